@@ -1,0 +1,165 @@
+"""What the node asks of an engine, and the pieces that it gets back.
+
+Decides the vocabulary between generation and translation. Must not know vLLM, HTTP or the wire. Engines raise
+`ApiError` for what a caller must hear of (prompt too long, engine gone), and nothing else on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+EngineState = Literal["starting", "ready", "draining", "failed", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What is to be rendered by the model's chat template.
+
+    Attributes:
+        messages: chat messages as templates take them (`role`, `content`, …), special tokens neutralised.
+        enable_thinking: always explicit, since templates and parsers default differently.
+        continues_last: the last message is the start of the answer, and the model continues it.
+        cache_salt: keeps the prefix caches of organizations apart.
+    """
+
+    messages: Sequence[Mapping[str, Any]]
+    enable_thinking: bool = False
+    continues_last: bool = False
+    cache_salt: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are chosen. `None` leaves a choice to the model's own defaults."""
+
+    max_tokens: int
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The first token was generated; comes once, before any other piece.
+
+    Attributes:
+        queue_ms, prefill_ms: what the engine measured, where it does.
+    """
+
+    queue_ms: float | None = None
+    prefill_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """A piece of reasoning, never empty."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A piece of the visible answer, never empty."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStart:
+    """A tool call opens; its arguments follow."""
+
+    id: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolArguments:
+    """A piece of the open call's arguments, as JSON text."""
+
+    json: str
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The model ended (`stop`), or its room did (`length`). The last piece."""
+
+    reason: Literal["stop", "length"]
+
+
+Piece = Started | Thinking | Text | ToolStart | ToolArguments | End
+
+
+@dataclass(slots=True)
+class Usage:
+    """Token counts by id, kept current while a generation runs, so that an abandoned one is billed to its last token.
+
+    Attributes:
+        input_tokens: the whole prompt. cached_tokens: how many of them came from the prefix cache.
+        output_tokens: generated so far, the end-of-turn token included.
+    """
+
+    input_tokens: int
+    output_tokens: int = 0
+    cached_tokens: int = 0
+
+
+class Rendered(Protocol):
+    """A prompt as token ids; opaque to everything but its engine."""
+
+    @property
+    def prompt_tokens(self) -> int:
+        """The length of the whole prompt."""
+
+
+class Generation(Protocol):
+    """One running answer."""
+
+    usage: Usage
+
+    def __aiter__(self) -> AsyncIterator[Piece]: ...
+
+    async def aclose(self) -> None:
+        """Stop generating, if it still runs. Safe to call at any time, more than once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Requests that the engine holds, unfinished."""
+
+    running: int
+    waiting: int
+
+
+class Engine(Protocol):
+    """A loaded model."""
+
+    @property
+    def context_tokens(self) -> int:
+        """The window: the most tokens that prompt and answer may have together."""
+
+    async def render(self, prompt: Prompt) -> Rendered:
+        """Template and tokenize, off the event loop where it is long.
+
+        Raises:
+            ApiError: `PROMPT_TOO_LONG`, if it leaves no room for one token.
+        """
+
+    def generate(self, rendered: Rendered, sampling: Sampling, request_id: str) -> Generation:
+        """Start generating; `sampling.max_tokens` is capped to the room that is left. Errors come when iterating."""
+
+    def load(self) -> Load:
+        """Counts right now."""
+
+    async def wait_until_dead(self) -> str:
+        """Return the cause, for the log, once the engine can't answer any more."""
+
+    async def shutdown(self) -> None:
+        """End the engine and its processes; running generations fail."""
+
+
+class EngineFactory(Protocol):
+    """Makes a ready engine. Slow, and never blocks the event loop."""
+
+    async def __call__(self) -> Engine: ...

@@ -1,0 +1,37 @@
+"""One tuned Redis client, so that a dead or frozen Redis costs a second and never a hung request.
+
+Must not know what is stored: names of keys live beside the code that owns them.
+"""
+
+from __future__ import annotations
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from shared.settings import Section
+
+
+class RedisSettings(Section):
+    """`[redis]`: where Redis listens; credentials belong into the URL."""
+
+    url: str = "redis://127.0.0.1:6379/0"
+
+
+def connect_redis(url: str, *, max_connections: int = 32) -> Redis:
+    """A client whose connections open lazily.
+
+    redis-py's defaults wait 4 s on a refused and 25 s on a frozen server, and raise when the pool is empty; with
+    these values it is 0.02 s, about 1 s, and a short wait.
+    """
+    pool = BlockingConnectionPool.from_url(
+        url,
+        max_connections=max_connections,
+        timeout=1,
+        socket_timeout=0.5,
+        socket_connect_timeout=0.25,
+        retry=Retry(NoBackoff(), 1),
+        health_check_interval=0,
+        decode_responses=True,
+    )
+    return Redis.from_pool(pool)

@@ -1,0 +1,74 @@
+"""Bind, serve, and stop gracefully.
+
+Decides what happens between SIGTERM and the end of a process. Must not know what is served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import signal
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+
+class CannotListen(Exception):
+    """A port can't be bound; the message is one sentence for an operator."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """An application and where it listens."""
+
+    app: web.Application
+    host: str
+    port: int
+
+
+@contextlib.asynccontextmanager
+async def serving(sites: list[Site], *, drain_s: float, keepalive_s: float = 75) -> AsyncIterator[None]:
+    """Serve while the body runs; then stop listening, let running requests end for up to `drain_s`, and cancel them.
+
+    Raises:
+        CannotListen: an address is taken or not ours.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        for site in sites:
+            # handler_cancellation: a request abandoned before its first token must not run to its end.
+            runner = web.AppRunner(
+                site.app,
+                handle_signals=False,
+                access_log=None,
+                handler_cancellation=True,
+                keepalive_timeout=keepalive_s,
+                shutdown_timeout=drain_s,
+            )
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            try:
+                await web.TCPSite(runner, site.host, site.port).start()
+            except OSError as error:
+                raise CannotListen(_why(site, error)) from None
+        yield
+
+
+def _why(site: Site, error: OSError) -> str:
+    reason = "is already in use" if error.errno == errno.EADDRINUSE else f"can't be used: {error.strerror}"
+    return f"{site.host}:{site.port} {reason}"
+
+
+async def wait_for_stop(on_signal: Callable[[], None] = lambda: None) -> None:
+    """Return at the first SIGTERM or SIGINT, after `on_signal`."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+
+    def stopping() -> None:
+        on_signal()
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping)
+    await stop.wait()

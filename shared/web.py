@@ -1,0 +1,180 @@
+"""What every HTTP answer of ours has in common: ids, timing, the shape of errors, one log line, a bounded body.
+
+Decides the headers on every answer and that no fault leaves without a body of the contract. Must not know any route.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import orjson
+from aiohttp import web
+
+from shared.errors import (
+    INVALID_REQUEST,
+    METHOD_NOT_ALLOWED,
+    ROUTE_NOT_FOUND,
+    ApiError,
+    anthropic_body,
+    internal_error,
+    openai_body,
+    problem_body,
+)
+from shared.ids import new_request_id
+from shared.log import request_id_var
+from shared.timing import Phases
+
+BODY_SILENCE_S = 120
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Render = Callable[[ApiError, str], web.Response]
+_log = logging.getLogger("b3os.request")
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """What a request carries from its head to its log line.
+
+    Attributes:
+        upstream_timing: the `Server-Timing` of the node that answered, for the edge to append its own phases to.
+        facts: further fields of the log line; never prompts, answers, keys or addresses of callers.
+    """
+
+    request_id: str = field(default_factory=new_request_id)
+    phases: Phases = field(default_factory=Phases)
+    upstream_timing: str | None = None
+    facts: dict[str, object] = field(default_factory=dict)
+
+
+CONTEXT: web.RequestKey[RequestContext] = web.RequestKey("context", RequestContext)
+
+
+def json_response(
+    body: object, *, status: int = 200, headers: dict[str, str] | None = None, content_type: str = "application/json"
+) -> web.Response:
+    """A JSON body of known size."""
+    return web.Response(body=orjson.dumps(body), status=status, headers=headers, content_type=content_type)
+
+
+def render_anthropic(error: ApiError, request_id: str) -> web.Response:
+    """A refusal in the node's shape."""
+    body = anthropic_body(error, request_id)
+    return json_response(body, status=error.condition.status, headers=error.response_headers())
+
+
+def render_openai(error: ApiError, request_id: str) -> web.Response:
+    """A refusal in the edge's shape under `/v1/infer`."""
+    del request_id  # this shape tells it in the headers only
+    return json_response(openai_body(error), status=error.condition.status, headers=error.response_headers())
+
+
+def render_problem(error: ApiError, request_id: str) -> web.Response:
+    """A refusal in the shape of every other route."""
+    return json_response(
+        problem_body(error, request_id),
+        status=error.condition.status,
+        headers=error.response_headers(),
+        content_type="application/problem+json",
+    )
+
+
+def build_app(choose_render: Callable[[web.Request], Render]) -> web.Application:
+    """An application whose every answer, errors included, keeps the contract's promises on headers and shape."""
+    app = web.Application(middlewares=[_observe(choose_render)])
+    app.on_response_prepare.append(_add_headers)
+    return app
+
+
+def _observe(choose_render: Callable[[web.Request], Render]) -> Callable[..., Awaitable[web.StreamResponse]]:
+    @web.middleware
+    async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
+        context = request[CONTEXT] = RequestContext()
+        request_id_var.set(context.request_id)
+        status = 499  # the caller left before there was an answer
+        try:
+            try:
+                response = await handler(request)
+            except ApiError as error:
+                context.facts["code"] = error.condition.code
+                response = choose_render(request)(error, context.request_id)
+            except web.HTTPException as error:
+                response = choose_render(request)(_framework_error(request, error), context.request_id)
+            except (ConnectionError, TimeoutError):
+                raise
+            except Exception:
+                _log.exception("unhandled")
+                response = choose_render(request)(internal_error(context.request_id), context.request_id)
+            status = response.status
+            return response
+        finally:
+            _log.info("request", extra={"facts": _facts(request, context, status)})
+
+    return observe
+
+
+def _framework_error(request: web.Request, error: web.HTTPException) -> ApiError:
+    """The catalogue's word for what aiohttp itself refuses."""
+    if error.status == 404:
+        return ApiError(ROUTE_NOT_FOUND, f"{request.method} {request.path} is not a route of this service")
+    if error.status == 405:
+        allowed = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+        return ApiError(METHOD_NOT_ALLOWED, f"{request.method} is not allowed on {request.path}", headers=allowed)
+    return ApiError(INVALID_REQUEST, "the request could not be read")
+
+
+def _facts(request: web.Request, context: RequestContext, status: int) -> dict[str, object]:
+    return {
+        "method": request.method,
+        "path": request.path,
+        "status": status,
+        "total_ms": round(context.phases.elapsed_ms(), 2),
+        "phases_ms": {name: round(value, 2) for name, value in context.phases.durations_ms.items()},
+        **context.facts,
+    }
+
+
+async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Runs right before the head is written, for whole bodies and streams alike."""
+    context = request.get(CONTEXT) or RequestContext()
+    response.headers["x-request-id"] = context.request_id
+    response.headers["request-id"] = context.request_id
+    has_known_size = isinstance(response, web.Response)
+    response.headers["Server-Timing"] = context.phases.header(
+        upstream=context.upstream_timing, with_total=has_known_size
+    )
+
+
+async def defer_continue(request: web.Request) -> None:
+    """An expect handler that says nothing: `read_body` says 100 once credentials and length are accepted."""
+    del request
+
+
+async def read_body(request: web.Request, limit_bytes: int, too_large: Callable[[int | None], ApiError]) -> bytes:
+    """Read the body, and no more of it than the limit.
+
+    Args:
+        too_large: makes the refusal from the size that the head announced, or None where it announced none.
+
+    Raises:
+        ApiError: the body is too large, or broken.
+        TimeoutError: no byte came for `BODY_SILENCE_S` seconds.
+    """
+    announced = request.content_length
+    if announced is not None and announced > limit_bytes:
+        raise too_large(announced)
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        while chunk := await asyncio.wait_for(request.content.readany(), BODY_SILENCE_S):
+            size += len(chunk)
+            if size > limit_bytes:
+                raise too_large(None)
+            chunks.append(chunk)
+    except (web.RequestPayloadError, ValueError):
+        raise ApiError(INVALID_REQUEST, "the request body is broken") from None
+    return b"".join(chunks)
