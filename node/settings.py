@@ -56,7 +56,7 @@ class ModelSection(Section):
     chat_template: Path | None = None
     input_nano_usd_per_token: int = Field(0, ge=0)
     output_nano_usd_per_token: int = Field(0, ge=0)
-    engine: dict[str, Any] = {}
+    engine: dict[str, Any] = Field(default_factory=dict)
 
 
 class NodeSettings(BaseModel):
