@@ -16,6 +16,7 @@ from aiohttp import web
 from shared.errors import (
     INVALID_REQUEST,
     METHOD_NOT_ALLOWED,
+    REQUEST_TIMEOUT,
     ROUTE_NOT_FOUND,
     ApiError,
     anthropic_body,
@@ -158,8 +159,7 @@ async def read_body(request: web.Request, limit_bytes: int, too_large: Callable[
         too_large: makes the refusal from the size that the head announced, or None where it announced none.
 
     Raises:
-        ApiError: the body is too large, or broken.
-        TimeoutError: no byte came for `BODY_SILENCE_S` seconds.
+        ApiError: the body is too large, or broken, or no byte of it came for `BODY_SILENCE_S` seconds.
     """
     announced = request.content_length
     if announced is not None and announced > limit_bytes:
@@ -175,6 +175,8 @@ async def read_body(request: web.Request, limit_bytes: int, too_large: Callable[
             if size > limit_bytes:
                 raise too_large(None)
             chunks.append(chunk)
+    except TimeoutError:
+        raise ApiError(REQUEST_TIMEOUT, "the request body did not arrive in time") from None
     except (web.RequestPayloadError, ValueError):
         raise ApiError(INVALID_REQUEST, "the request body is broken") from None
     return b"".join(chunks)

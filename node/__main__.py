@@ -1,0 +1,84 @@
+"""`python -m node`: the composition root of a node, and the only reader of its environment."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import uvloop
+
+from node.app import build_node_app, build_node_operator_app
+from node.catalog.gpu import has_nvidia_gpu
+from node.catalog.served import ServedModel, resolve_model, scripted_model
+from node.engine.port import Engine
+from node.engine.scripted import start_scripted_engine
+from node.engine.supervisor import Supervisor
+from node.gate import Gate, load_edge_keys
+from node.settings import NodeSettings
+from shared.log import set_up_logging
+from shared.serve import CannotListen, Site, serving, wait_for_stop
+from shared.settings import SettingsError, config_tables, load_settings
+
+
+def main() -> None:
+    """Run until SIGTERM or SIGINT; what keeps it from starting is one sentence on standard error."""
+    set_up_logging()
+    try:
+        settings = load_settings(NodeSettings, os.environ, config_tables(os.environ))
+        models_dir = Path(os.environ.get("B3OS_HOME", ".b3os")) / "models"
+        uvloop.run(run(settings, models_dir))
+    except SettingsError as error:
+        sys.exit(f"b3os node: the settings are wrong:\n{error}")
+    except CannotListen as error:
+        sys.exit(f"b3os node: {error}")
+    # An engine that is still loading lives in a thread that nothing can interrupt; all else has ended in order.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+async def run(settings: NodeSettings, models_dir: Path) -> None:
+    """Serve, start the engine beside it, and stop in the reverse order.
+
+    Raises:
+        CannotListen, SettingsError: before anything runs.
+    """
+    section = settings.node
+    model = _served_model(settings, models_dir)
+    gate = Gate(section.id, load_edge_keys(section.edge_keys_file))
+    supervisor = Supervisor(lambda: _start_engine(section.engine, model))
+    sites = [
+        Site(
+            build_node_app(node_id=section.id, model=model, gate=gate, supervisor=supervisor),
+            section.host,
+            section.port,
+        ),
+        Site(
+            build_node_operator_app(node_id=section.id, model=model, supervisor=supervisor),
+            section.operator_host,
+            section.operator_port,
+        ),
+    ]
+    async with serving(sites, drain_s=section.drain_s):
+        supervisor.start()
+        await wait_for_stop(supervisor.drain)
+    await supervisor.stop()
+
+
+def _served_model(settings: NodeSettings, models_dir: Path) -> ServedModel:
+    if settings.node.engine == "scripted":
+        return scripted_model(settings.model)
+    return resolve_model(settings.model, has_gpu=has_nvidia_gpu(), models_dir=models_dir)
+
+
+async def _start_engine(kind: str, model: ServedModel) -> Engine:
+    if kind == "scripted":
+        return await start_scripted_engine()
+    from node.engine.vllm_engine import start_vllm_engine
+
+    return await start_vllm_engine(model)
+
+
+if __name__ == "__main__":
+    main()

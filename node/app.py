@@ -1,0 +1,38 @@
+"""The node's routes. Must not read settings or the environment: `__main__` does."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from aiohttp import web
+
+from node.catalog.served import ServedModel
+from node.engine.supervisor import Supervisor
+from node.gate import Gate
+from node.messages import MessagesHandler
+from node.models import ModelsHandler
+from node.sse import PING_AFTER_S
+from shared.operator import build_operator_app
+from shared.web import build_app, defer_continue, render_anthropic
+
+
+def build_node_app(
+    *, node_id: str, model: ServedModel, gate: Gate, supervisor: Supervisor, ping_after_s: float = PING_AFTER_S
+) -> web.Application:
+    """What the edge talks to; every refusal is in Anthropic's shape."""
+    app = build_app(lambda request: render_anthropic)
+    messages = MessagesHandler(node_id, model, gate, supervisor, ping_after_s)
+    app.router.add_post("/v1/infer/v1/messages", messages.__call__, expect_handler=defer_continue)
+    app.router.add_get("/v1/infer/models", ModelsHandler(model, gate, int(time.time())).__call__)
+    return app
+
+
+def build_node_operator_app(*, node_id: str, model: ServedModel, supervisor: Supervisor) -> web.Application:
+    """The internal port: ready while the engine takes requests."""
+
+    async def readiness() -> tuple[bool, dict[str, Any]]:
+        facts = {"node": node_id, "state": supervisor.state, "model": model.served_id, **supervisor.counts()}
+        return supervisor.state == "ready", facts
+
+    return build_operator_app(readiness)

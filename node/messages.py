@@ -1,0 +1,185 @@
+"""`POST /v1/infer/v1/messages`: the pipeline from a request's bytes to an answer's.
+
+Decides the order of the steps. Each step's own decisions are elsewhere: `gate`, `wire`, `translate`, `engine`, `sse`.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from node.catalog.served import ServedModel
+from node.engine.port import Engine, Generation, Piece, Started
+from node.engine.supervisor import Supervisor
+from node.gate import Gate
+from node.sse import PING_AFTER_S, event_stream
+from node.translate.answer import accumulate
+from node.translate.prompt import PromptBuilder
+from node.translate.sampling import build_sampling
+from node.translate.stream import Event, MessageMachine
+from node.wire.parse import parse_request
+from node.wire.request import MessagesRequest
+from shared.errors import (
+    BODY_TOO_LARGE,
+    MODEL_NOT_AVAILABLE,
+    NOT_JSON,
+    ApiError,
+    anthropic_body,
+    internal_error,
+)
+from shared.ids import new_message_id
+from shared.node_token import Caller
+from shared.web import CONTEXT, RequestContext, json_response, read_body
+
+_log = logging.getLogger("b3os.messages")
+_builder_for = functools.lru_cache(maxsize=4)(PromptBuilder)  # one per engine; it compiles a pattern
+
+
+@dataclass(frozen=True, slots=True)
+class MessagesHandler:
+    """Answers one route of one node."""
+
+    node_id: str
+    model: ServedModel
+    gate: Gate
+    supervisor: Supervisor
+    ping_after_s: float = PING_AFTER_S
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        """Gate, read, parse, render, generate, answer.
+
+        Raises:
+            ApiError: anything that goes wrong before the first token.
+        """
+        context = request[CONTEXT]
+        token = self.gate.admit(request)
+        body = await self._read(request)
+        with context.phases.measure("parse"):
+            message = parse_request(body)
+        del body
+        self._check_model(message)
+        engine = self.supervisor.engine()
+        generation = await self._begin(engine, message, token.caller, context)
+        async with aclosing(generation):
+            pieces = aiter(generation)
+            started = await anext(pieces)  # a failure up to here is a plain HTTP error
+            answer = Answer(self, context, message, generation)
+            if message.stream:
+                return await answer.stream(request, started, pieces)
+            return await answer.whole(started, pieces)
+
+    async def _read(self, request: web.Request) -> bytes:
+        if request.content_type != "application/json":
+            raise ApiError(NOT_JSON, "send the body as Content-Type: application/json")
+        return await read_body(request, self.model.max_request_bytes, self._too_large)
+
+    def _too_large(self, size_bytes: int | None) -> ApiError:
+        size = "larger" if size_bytes is None else f"{size_bytes} bytes"
+        limit = self.model.max_request_bytes
+        return ApiError(BODY_TOO_LARGE, f"The body is {size}; {self.model.served_id} takes {limit} bytes at most")
+
+    def _check_model(self, message: MessagesRequest) -> None:
+        if message.model != self.model.served_id:
+            text = f"{message.model} is not served here; GET /v1/infer/models lists what is"
+            raise ApiError(MODEL_NOT_AVAILABLE, text, param="model")
+
+    async def _begin(
+        self, engine: Engine, message: MessagesRequest, caller: Caller, context: RequestContext
+    ) -> Generation:
+        with context.phases.measure("render"):
+            builder = _builder_for(engine.special_tokens)
+            salt = hashlib.sha256(caller.org.encode()).hexdigest()
+            rendered = await engine.render(builder.build_prompt(message, cache_salt=salt))
+        return engine.generate(rendered, build_sampling(message), context.request_id)
+
+
+class Answer:
+    """One answer on its way out, in either form."""
+
+    def __init__(
+        self, handler: MessagesHandler, context: RequestContext, message: MessagesRequest, generation: Generation
+    ) -> None:
+        self._handler, self._context, self._generation = handler, context, generation
+        self._first_ms = 0.0
+        self._is_stream = bool(message.stream)
+        self._machine = MessageMachine(
+            message_id=new_message_id(),
+            model=message.model,
+            stops=message.stop_sequences or (),
+            usage=generation.usage,
+            extension=self._extension,
+        )
+
+    async def stream(self, request: web.Request, started: Piece, pieces: AsyncIterator[Piece]) -> web.StreamResponse:
+        """Head and events; a failure from here on is an `error` event."""
+        self._note_first_token(started)
+        async with event_stream(request, ping_after_s=self._handler.ping_after_s) as stream:
+            try:
+                async for events in self._events(started, pieces):
+                    await stream.send(events)
+            except (ConnectionError, TimeoutError):
+                raise
+            except ApiError as error:
+                await stream.send([self._error_event(error)])
+            except Exception:
+                _log.exception("the stream failed")
+                await stream.send([self._error_event(internal_error(self._context.request_id))])
+        return stream.response
+
+    async def whole(self, started: Piece, pieces: AsyncIterator[Piece]) -> web.Response:
+        """The same events, accumulated."""
+        self._note_first_token(started)
+        with self._context.phases.measure("model"):
+            events = [event async for batch in self._events(started, pieces) for event in batch]
+        return json_response(accumulate(events))
+
+    async def _events(self, started: Piece, pieces: AsyncIterator[Piece]) -> AsyncIterator[list[Event]]:
+        """Feed the machine until it ended; a generation that a stop sequence ended goes on no further."""
+        yield self._machine.feed(started)
+        async for piece in pieces:
+            if events := self._machine.feed(piece):
+                yield events
+            if self._machine.stop_reason is not None:
+                await self._generation.aclose()
+                self._note_end()
+                return
+        raise RuntimeError("the engine's pieces ended without an End")
+
+    def _note_first_token(self, started: Piece) -> None:
+        phases = self._context.phases
+        self._first_ms = phases.elapsed_ms()
+        if isinstance(started, Started) and started.queue_ms is not None:
+            phases.add("queue", started.queue_ms)
+        if self._is_stream:
+            phases.add("ttft", self._first_ms)
+
+    def _note_end(self) -> None:
+        usage = self._generation.usage
+        self._context.facts |= {
+            "model": self._handler.model.served_id,
+            "stop_reason": self._machine.stop_reason,
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+        }
+
+    def _extension(self) -> dict[str, Any]:
+        """The `b3os` object: who answered, and how long it took from the request head on."""
+        total_ms = self._context.phases.elapsed_ms()
+        first = ("ttft_ms", self._first_ms) if self._is_stream else ("model_ms", total_ms - self._first_ms)
+        return {
+            "route": "local",
+            "node": self._handler.node_id,
+            "timing": {first[0]: round(first[1], 2), "total_ms": round(total_ms, 2)},
+            "cached_tokens": self._generation.usage.cached_tokens,
+        }
+
+    def _error_event(self, error: ApiError) -> Event:
+        self._context.facts["code"] = error.condition.code
+        return anthropic_body(error, self._context.request_id)

@@ -1,0 +1,45 @@
+"""A request to the chat messages that a template renders.
+
+Decides the order, the joining and the safety of text. Must not know tokenizers or HTTP.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from node.engine.port import Prompt
+from node.wire.request import Blocks, MessagesRequest
+
+BLOCK_SEPARATOR = "\n\n"
+ZERO_WIDTH_SPACE = "\u200b"
+
+
+class PromptBuilder:
+    """Builds prompts for one model, whose special tokens must not be spelled by a caller's text."""
+
+    def __init__(self, special_tokens: Iterable[str]) -> None:
+        longest_first = sorted(filter(None, special_tokens), key=len, reverse=True)
+        self._special = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def build_prompt(self, request: MessagesRequest, *, cache_salt: str | None = None) -> Prompt:
+        """Messages in their order; a trailing assistant turn is continued, its trailing space kept."""
+        messages = [{"role": message.role, "content": self._text(message.content)} for message in request.messages]
+        if request.system:
+            messages.insert(0, {"role": "system", "content": self._text(request.system)})
+        return Prompt(
+            messages=messages,
+            enable_thinking=False,
+            continues_last=request.messages[-1].role == "assistant",
+            cache_salt=cache_salt,
+        )
+
+    def _text(self, content: str | Blocks) -> str:
+        joined = content if isinstance(content, str) else BLOCK_SEPARATOR.join(block.text for block in content)
+        return self.neutralise(joined)
+
+    def neutralise(self, text: str) -> str:
+        """Break every special-token string with a zero-width space, so that text can't forge a turn."""
+        if self._special is None:
+            return text
+        return self._special.sub(lambda found: found[0][0] + ZERO_WIDTH_SPACE + found[0][1:], text)
