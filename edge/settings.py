@@ -1,0 +1,66 @@
+"""Settings of an edge: `[edge]` and `[redis]`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, Field, field_validator
+
+from shared.redis import RedisSettings
+from shared.settings import Section
+
+_NODE_ID = re.compile(r"[a-z0-9-]{1,32}")
+
+
+class EdgeSection(Section):
+    """Where the edge listens, whom it forwards to, and how long it waits.
+
+    Attributes:
+        operator_port: `/healthz` and `/readyz`, on `operator_host` only.
+        nodes: node id to base URL; the id is the one that the node verifies as its token's audience.
+        signing_key_file: Ed25519 private key in PEM, for node tokens; `b3os edge keygen` makes one.
+        max_request_bytes: the edge's own cap on a body. It stands above the nodes' caps per model, whose refusal
+            names the model's limit and comes in the node's shape.
+        drain_s: how long running answers may go on after SIGTERM.
+        connect_s, head_s, chunk_s: how long a node may take to accept, to begin its answer, and between two chunks.
+        stalled_client_s: how long a client may take nothing before it is cut.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = Field(7700, ge=0, le=65535)
+    operator_host: str = "127.0.0.1"
+    operator_port: int = Field(7701, ge=0, le=65535)
+    nodes: dict[str, str] = Field(default_factory=lambda: {"n1": "http://127.0.0.1:7710"})
+    signing_key_file: Path = Path(".b3os/keys/edge-private.pem")
+    max_request_bytes: int = Field(33_554_432, ge=1024)
+    drain_s: float = Field(30, ge=0)
+    connect_s: float = Field(2, gt=0)
+    head_s: float = Field(600, gt=0)
+    chunk_s: float = Field(60, gt=0)
+    stalled_client_s: float = Field(120, gt=0)
+
+    @field_validator("nodes")
+    @classmethod
+    def _are_nodes(cls, nodes: dict[str, str]) -> dict[str, str]:
+        for node_id, url in nodes.items():
+            if not _NODE_ID.fullmatch(node_id):
+                raise ValueError(f"{node_id!r} is not a node id")
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
+                raise ValueError(f"the URL of {node_id} must be http://HOST:PORT")
+        return {node_id: url.rstrip("/") for node_id, url in nodes.items()}
+
+
+class EdgeSettings(BaseModel):
+    """All that an edge reads."""
+
+    edge: EdgeSection
+    redis: RedisSettings
+
+
+class StoreSettings(BaseModel):
+    """All that the operators' key commands read."""
+
+    redis: RedisSettings
