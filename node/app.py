@@ -32,7 +32,12 @@ def build_node_operator_app(*, node_id: str, model: ServedModel, supervisor: Sup
     """The internal port: ready while the engine takes requests."""
 
     async def readiness() -> tuple[bool, dict[str, Any]]:
-        facts = {"node": node_id, "state": supervisor.state, "model": model.served_id, **supervisor.counts()}
+        facts = {
+            "node": node_id,
+            "state": supervisor.state,
+            "model": model.served_id,
+            "running": supervisor.running(),
+        }
         return supervisor.state == "ready", facts
 
     return build_operator_app(readiness)

@@ -66,12 +66,16 @@ def load_settings(kind: type[S], environ: Mapping[str, str], tables: Mapping[str
         if not (isinstance(section, type) and issubclass(section, Section)):
             raise TypeError(f"{kind.__name__}.{name} is not a Section")
         from_environment, unknown = _environment_of(name, section, environ)
-        values[name] = {**tables.get(name, {}), **from_environment}
         faults += unknown
+        table = tables.get(name, {})
+        if isinstance(table, Mapping):
+            values[name] = {**table, **from_environment}
+        else:
+            faults.append(f"{name}: must be a table")
     try:
         settings = kind.model_validate(values)
     except ValidationError as error:
-        faults += [_describe(fault["loc"], fault["msg"]) for fault in error.errors()]
+        faults += [_describe(fault["loc"], fault["msg"]) for fault in error.errors() if fault["loc"][0] in values]
     else:
         if not faults:
             return settings

@@ -124,20 +124,16 @@ class Generation(Protocol):
         """Stop generating, if it still runs. Safe to call at any time, more than once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Requests that the engine holds, unfinished."""
-
-    running: int
-    waiting: int
-
-
 class Engine(Protocol):
     """A loaded model."""
 
     @property
     def context_tokens(self) -> int:
         """The window: the most tokens that prompt and answer may have together."""
+
+    @property
+    def special_tokens(self) -> frozenset[str]:
+        """Every string that the tokenizer reads as one token of its own wherever it stands."""
 
     async def render(self, prompt: Prompt) -> Rendered:
         """Template and tokenize, off the event loop where it is long.
@@ -146,11 +142,14 @@ class Engine(Protocol):
             ApiError: `PROMPT_TOO_LONG`, if it leaves no room for one token.
         """
 
-    def generate(self, rendered: Rendered, sampling: Sampling, request_id: str) -> Generation:
-        """Start generating; `sampling.max_tokens` is capped to the room that is left. Errors come when iterating."""
+    def generate(self, rendered: Any, sampling: Sampling, request_id: str) -> Generation:
+        """Start generating from what this engine rendered; errors come when iterating.
 
-    def load(self) -> Load:
-        """Counts right now."""
+        `sampling.max_tokens` is capped to the room that is left.
+        """
+
+    def unfinished_requests(self) -> int:
+        """Requests that the engine holds right now."""
 
     async def wait_until_dead(self) -> str:
         """Return the cause, for the log, once the engine can't answer any more."""

@@ -16,13 +16,12 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from node.engine.port import (
     End,
-    Load,
     Piece,
     Prompt,
     Sampling,
@@ -71,9 +70,9 @@ class ScriptedEngine:
         del request_id
         return ScriptedGeneration(self, rendered, sampling.max_tokens)
 
-    def load(self) -> Load:
+    def unfinished_requests(self) -> int:
         """Generations that were begun and not ended."""
-        return Load(self._running, 0)
+        return self._running
 
     def count(self, change: int) -> None:
         """A generation began or ended."""
@@ -101,7 +100,7 @@ class ScriptedGeneration:
         """Stop playing."""
         await self._pieces.aclose()
 
-    async def _play(self, engine: ScriptedEngine, steps: list[Step], max_tokens: int) -> Any:
+    async def _play(self, engine: ScriptedEngine, steps: list[Step], max_tokens: int) -> AsyncGenerator[Piece]:
         engine.count(1)
         try:
             started = False

@@ -45,12 +45,9 @@ class Supervisor:
         message = f"The model runtime {word}; retry in {seconds} seconds"
         raise ApiError(BACKEND_UNAVAILABLE, message, retry_after_s=seconds)
 
-    def counts(self) -> dict[str, int]:
+    def running(self) -> int:
         """Requests in the engine, for `/readyz`."""
-        if self._engine is None:
-            return {"running": 0, "waiting": 0}
-        load = self._engine.load()
-        return {"running": load.running, "waiting": load.waiting}
+        return 0 if self._engine is None else self._engine.unfinished_requests()
 
     def drain(self) -> None:
         """Take no more requests; those that run go on."""

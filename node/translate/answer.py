@@ -29,6 +29,8 @@ def accumulate(events: Iterable[Event]) -> dict[str, Any]:
                 _add(message["content"][event["index"]], parts.setdefault(event["index"], []), event["delta"])
             case "message_delta":
                 message |= {**event["delta"], "usage": event["usage"], "b3os": event["b3os"]}
+            case _:  # content_block_stop and message_stop add nothing
+                pass
     message["content"] = [
         block for index, block in enumerate(message["content"]) if _fill(block, parts.get(index, []))
     ]

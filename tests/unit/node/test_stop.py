@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,7 +38,7 @@ def expected(stops: list[str], text: str) -> tuple[str, str | None]:
 )
 def test_any_cut_shows_what_the_definition_says(stops: list[str], text: str, cuts: list[int]) -> None:
     points = [0, *sorted(cut for cut in cuts if cut <= len(text)), len(text)]
-    pieces = [text[begin:end] for begin, end in zip(points, points[1:], strict=False)]
+    pieces = [text[begin:end] for begin, end in pairwise(points)]
     assert run(stops, pieces) == expected(stops, text)
 
 

@@ -123,7 +123,13 @@ def test_the_engine_s_reason_becomes_the_contract_s(reason: Any, expected: str) 
 
 
 def test_a_complete_tool_call_ends_with_tool_use_and_its_input() -> None:
-    pieces = [Started(), Text("ok "), ToolStart("chatcmpl-tool-1", "f"), ToolArguments('{"a"'), ToolArguments(":1}")]
+    pieces: list[Piece] = [
+        Started(),
+        Text("ok "),
+        ToolStart("chatcmpl-tool-1", "f"),
+        ToolArguments('{"a"'),
+        ToolArguments(":1}"),
+    ]
     events = play([*pieces, End("stop")])
     check_grammar(events)
     message = accumulate(events)

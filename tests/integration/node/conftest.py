@@ -1,0 +1,103 @@
+"""A node's HTTP side on a real socket, with the scripted engine behind it and an edge's key in hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from node.app import build_node_app
+from node.catalog.served import ServedModel
+from node.engine.scripted import ScriptedEngine
+from node.engine.supervisor import Supervisor
+from node.gate import Gate
+from shared.ids import new_request_id
+from shared.node_token import Caller, SigningKey, mint
+
+PATH = "/v1/infer/v1/messages"
+KEY = SigningKey("k1", Ed25519PrivateKey.generate())
+MODEL = ServedModel("b3os/scripted", "Scripted", "scripted", max_request_bytes=100_000)
+CALLER = Caller("org_1", "prj_1", "key", "key_1", ("infer:run",), {}, None)
+
+
+def node_token(path: str = PATH, method: str = "POST", request_id: str | None = None) -> str:
+    """What an edge would send."""
+    chosen = request_id or new_request_id()
+    now_s = int(time.time())
+    return mint(KEY, CALLER, audience=["n1"], request_id=chosen, method=method, path=path, now_s=now_s)
+
+
+@dataclass(slots=True)
+class Node:
+    """A running node and a client of it."""
+
+    url: str
+    session: aiohttp.ClientSession
+    supervisor: Supervisor
+    engine: ScriptedEngine = field(init=False)
+
+    async def post(self, script: list[Any] | str = "Hi", **fields: Any) -> aiohttp.ClientResponse:
+        """Ask for the playing of a script."""
+        text = script if isinstance(script, str) else json.dumps({"scripted": script})
+        body = {"model": "b3os/scripted", "max_tokens": 100, "messages": [{"role": "user", "content": text}]}
+        return await self.send(json.dumps(body | fields).encode())
+
+    async def send(self, body: Any, **headers: str) -> aiohttp.ClientResponse:
+        """Send bytes with a fresh token; headers win."""
+        chosen = {"Authorization": f"Bearer {node_token()}", "Content-Type": "application/json"}
+        return await self.session.post(self.url + PATH, data=body, headers=chosen | headers)
+
+
+Start = Callable[..., Awaitable[Node]]
+
+
+@pytest.fixture
+async def start_node() -> AsyncIterator[Start]:
+    """Start nodes; `ping_after_s` and `factory` can be chosen. All end with the test."""
+    runners: list[web.AppRunner] = []
+    nodes: list[Node] = []
+
+    async def start(*, ping_after_s: float = 10, factory: Any = None) -> Node:
+        engines: list[ScriptedEngine] = []
+
+        async def scripted() -> ScriptedEngine:
+            engines.append(ScriptedEngine())
+            return engines[-1]
+
+        supervisor = Supervisor(factory or scripted)
+        gate = Gate("n1", {"k1": KEY.private.public_key()})
+        app = build_node_app(node_id="n1", model=MODEL, gate=gate, supervisor=supervisor, ping_after_s=ping_after_s)
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
+        await runner.setup()
+        runners.append(runner)
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        supervisor.start()
+        node = Node(site.name, aiohttp.ClientSession(), supervisor)
+        nodes.append(node)
+        if factory is None:
+            while supervisor.state != "ready":
+                await asyncio.sleep(0.001)
+            node.engine = engines[0]
+        return node
+
+    yield start
+    for node in nodes:
+        await node.session.close()
+        await node.supervisor.stop()
+    for runner in runners:
+        await runner.cleanup()
+
+
+@pytest.fixture
+async def node(start_node: Start) -> Node:
+    """A node as most tests want it."""
+    return await start_node()
