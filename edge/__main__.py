@@ -1,0 +1,73 @@
+"""`python -m edge`: reads the environment, builds the edge and runs it until SIGTERM or SIGINT.
+
+Exit codes: 0 stopped as asked, 1 can't run (a port, the signing key), 2 settings at fault.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+import uvloop
+
+from edge.app import EdgeReadiness, build_edge_app
+from edge.auth.authenticate import Authenticator
+from edge.auth.invalidations import Invalidations
+from edge.auth.key_cache import KeyCache
+from edge.auth.key_store import RedisKeyStore
+from edge.proxy import Proxy
+from edge.routing import Router, StaticDirectory
+from edge.settings import EdgeSettings
+from edge.signing import BadSigningKey, load_signing_key
+from edge.upstream import NodeClient
+from shared.log import set_up_logging
+from shared.node_token import SigningKey
+from shared.operator import build_operator_app
+from shared.redis import connect_redis
+from shared.serve import CannotListen, Site, serving, wait_for_stop
+from shared.settings import SettingsError, config_tables, load_settings
+
+
+async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
+    """Serve until a signal comes.
+
+    Raises:
+        CannotListen: a port is taken.
+    """
+    edge = settings.edge
+    redis = connect_redis(settings.redis.url)
+    cache = KeyCache(RedisKeyStore(redis).fetch_key, time.monotonic)
+    invalidations = Invalidations(redis, cache)
+    directory = StaticDirectory(edge.nodes)
+    readiness = EdgeReadiness(redis, invalidations, directory)
+    authenticator = Authenticator(cache, time.time)
+    async with redis, invalidations.following(), NodeClient.opened(edge) as client:
+        proxy = Proxy(authenticator, Router(directory), client, signing_key, edge, time.time)
+        sites = [
+            Site(build_operator_app(readiness.check), edge.operator_host, edge.operator_port),
+            Site(build_edge_app(proxy), edge.host, edge.port),
+        ]
+        async with serving(sites, drain_s=edge.drain_s):
+            await wait_for_stop(readiness.stop)
+
+
+def main() -> None:
+    """Run the edge; what an operator has to mend is told in one sentence."""
+    set_up_logging()
+    try:
+        settings = load_settings(EdgeSettings, os.environ, config_tables(os.environ))
+        uvloop.run(run_edge(settings, load_signing_key(settings.edge.signing_key_file)))
+    except SettingsError as error:
+        _give_up(f"the settings are wrong:\n{error}", 2)
+    except (CannotListen, BadSigningKey) as error:
+        _give_up(str(error), 1)
+
+
+def _give_up(reason: str, code: int) -> None:
+    sys.stderr.write(f"b3os edge: {reason}\n")
+    raise SystemExit(code)
+
+
+if __name__ == "__main__":
+    main()

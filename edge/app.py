@@ -1,0 +1,69 @@
+"""The edge's routes and its readiness.
+
+Decides which route needs which scope, and in which shape errors are told. Must not know settings or the environment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from edge.auth.invalidations import Invalidations
+from edge.proxy import Proxy
+from edge.routing import NodeDirectory
+from shared.web import Render, build_app, defer_continue, render_openai, render_problem
+
+PREFIX = "/v1/infer"
+
+
+def build_edge_app(proxy: Proxy) -> web.Application:
+    """The public application. 100-continue is said by the handlers, once credentials and length are accepted."""
+    app = build_app(_choose_render)
+    messages = f"{PREFIX}/v1/messages"
+    models = f"{PREFIX}/models"
+    app.router.add_post(messages, proxy.handler("infer:run", messages), expect_handler=defer_continue)
+    app.router.add_get(models, proxy.handler("models:read", models), allow_head=False, expect_handler=defer_continue)
+    return app
+
+
+def _choose_render(request: web.Request) -> Render:
+    is_inference = request.path == PREFIX or request.path.startswith(f"{PREFIX}/")
+    return render_openai if is_inference else render_problem
+
+
+class EdgeReadiness:
+    """Whether this edge would serve: keys can be checked, a node is known, and it is not stopping."""
+
+    def __init__(self, redis: Redis, invalidations: Invalidations, directory: NodeDirectory) -> None:
+        self._redis = redis
+        self._invalidations = invalidations
+        self._directory = directory
+        self._is_stopping = False
+
+    def stop(self) -> None:
+        """Tell load balancers to send nothing more."""
+        self._is_stopping = True
+
+    async def check(self) -> tuple[bool, dict[str, Any]]:
+        """The verdict and the facts behind it, for `/readyz`."""
+        nodes = {node.id: node.url for node in self._directory.list_nodes()}
+        redis_answers = self._invalidations.is_connected or await self._ping()
+        facts = {
+            "redis": redis_answers,
+            "invalidations": self._invalidations.is_connected,
+            "nodes": nodes,
+            "stopping": self._is_stopping,
+        }
+        return redis_answers and bool(nodes) and not self._is_stopping, facts
+
+    async def _ping(self) -> bool:
+        try:
+            async with asyncio.timeout(1):
+                await self._redis.ping()
+        except (RedisError, OSError, TimeoutError):
+            return False
+        return True

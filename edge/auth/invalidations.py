@@ -1,0 +1,79 @@
+"""Follow the store's invalidations, and distrust the cache whenever some may have been missed.
+
+Decides when a subscription counts as alive. Must not know what a key is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+
+from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
+from redis.exceptions import RedisError
+
+from edge.auth.key_cache import KeyCache
+from edge.auth.key_store import EVERYTHING, INVALIDATIONS
+
+SILENCE_S = 2.0
+RECONNECT_S = 0.25
+_log = logging.getLogger("b3os.edge.invalidations")
+
+
+class Invalidations:
+    """One subscription that drops entries of one cache."""
+
+    def __init__(self, redis: Redis, cache: KeyCache) -> None:
+        self._redis = redis
+        self._cache = cache
+        self.is_connected = False
+
+    @contextlib.asynccontextmanager
+    async def following(self) -> AsyncIterator[None]:
+        """Follow in the background while the body runs."""
+        task = asyncio.create_task(self._follow())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                async with self._redis.pubsub() as subscription:
+                    await subscription.subscribe(INVALIDATIONS)
+                    await self._listen(subscription)
+            except (RedisError, OSError, TimeoutError) as error:
+                if self.is_connected:
+                    _log.warning("subscription lost", extra={"facts": {"cause": type(error).__name__}})
+            except Exception:
+                _log.exception("subscription failed")
+            self.is_connected = False
+            await asyncio.sleep(RECONNECT_S)
+
+    async def _listen(self, subscription: PubSub) -> None:
+        """Apply messages; ping in silence, and raise where even that is not answered."""
+        is_ping_due = True
+        while True:
+            message = await subscription.get_message(ignore_subscribe_messages=False, timeout=SILENCE_S)
+            if message is not None:
+                self._apply(message["type"], message["data"])
+                is_ping_due = True
+            elif is_ping_due:
+                await subscription.ping()
+                is_ping_due = False
+            else:
+                raise TimeoutError
+
+    def _apply(self, kind: str, data: object) -> None:
+        if kind == "subscribe":
+            # redis-py reconnects and subscribes again by itself: this message is all that tells of the gap.
+            self._cache.clear()
+            self.is_connected = True
+        elif kind == "message" and data == EVERYTHING:
+            self._cache.clear()
+        elif kind == "message":
+            self._cache.invalidate(str(data))

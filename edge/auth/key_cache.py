@@ -1,0 +1,130 @@
+"""Keys remembered for seconds, so that most requests never wait for Redis.
+
+Decides how long an answer of the store may be believed, and that a revocation is never undone by a read that began
+before it. Must not know where keys are stored nor how invalidations arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from edge.auth.key_store import KeyRecord
+
+POSITIVE_S = 10.0
+NEGATIVE_S = 2.0
+CAPACITY = 10_000
+Load = Callable[[str], Awaitable[KeyRecord | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    record: KeyRecord | None
+    good_until_s: float
+
+
+class _Bounded:
+    """The most recently used entries, at most `capacity` of them."""
+
+    __slots__ = ("_capacity", "_entries")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+
+    def get(self, digest: str, now_s: float) -> _Entry | None:
+        entry = self._entries.get(digest)
+        if entry is None or now_s >= entry.good_until_s:
+            return None
+        self._entries.move_to_end(digest)
+        return entry
+
+    def put(self, digest: str, entry: _Entry) -> None:
+        self._entries[digest] = entry
+        self._entries.move_to_end(digest)
+        if len(self._entries) > self._capacity:
+            self._entries.popitem(last=False)
+
+    def drop(self, digest: str) -> None:
+        self._entries.pop(digest, None)
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class KeyCache:
+    """Answers from memory, else loads once for all who wait.
+
+    Known and unknown keys are bounded apart, so that a flood of made-up keys evicts no real one. A load in flight is
+    listed in `_loads` under its digest; an invalidation takes it off the list, and only a load that is still listed
+    when it ends may write. That is a generation counter for each key.
+    """
+
+    def __init__(self, load: Load, clock: Callable[[], float], *, capacity: int = CAPACITY) -> None:
+        """`clock` gives monotonic seconds."""
+        self._load = load
+        self._clock = clock
+        self._known = _Bounded(capacity)
+        self._unknown = _Bounded(capacity)
+        self._loads: dict[str, asyncio.Task[KeyRecord | None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known) + len(self._unknown)
+
+    async def get(self, digest: str) -> KeyRecord | None:
+        """The key of this SHA-256, at most `POSITIVE_S` old, or None, at most `NEGATIVE_S` old.
+
+        Raises:
+            Whatever `load` raises; nothing is remembered then.
+        """
+        now_s = self._clock()
+        entry = self._known.get(digest, now_s) or self._unknown.get(digest, now_s)
+        if entry is not None:
+            return entry.record
+        task = self._loads.get(digest)
+        if task is None:
+            task = self._loads[digest] = asyncio.create_task(self._fill(digest, now_s))
+            task.add_done_callback(_mark_retrieved)
+        return await asyncio.shield(task)  # one waiter that leaves must not fail the others
+
+    def invalidate(self, digest: str) -> None:
+        """Forget a key, and whatever a read that has begun will bring."""
+        self._loads.pop(digest, None)
+        self._known.drop(digest)
+        self._unknown.drop(digest)
+
+    def clear(self) -> None:
+        """Forget everything, since invalidations may have been missed."""
+        self._loads.clear()
+        self._known.clear()
+        self._unknown.clear()
+
+    async def _fill(self, digest: str, began_s: float) -> KeyRecord | None:
+        task = asyncio.current_task()
+        try:
+            record = await self._load(digest)
+            if self._loads.get(digest) is task:
+                self._write(digest, record, began_s)
+            return record
+        finally:
+            if self._loads.get(digest) is task:
+                del self._loads[digest]
+
+    def _write(self, digest: str, record: KeyRecord | None, began_s: float) -> None:
+        """Ages count from the beginning of the read: what it saw is no younger than that."""
+        kept, other, good_for_s = (
+            (self._unknown, self._known, NEGATIVE_S) if record is None else (self._known, self._unknown, POSITIVE_S)
+        )
+        other.drop(digest)
+        kept.put(digest, _Entry(record, began_s + good_for_s))
+
+
+def _mark_retrieved(task: asyncio.Task[KeyRecord | None]) -> None:
+    """A failed load whose waiters have all left is no news to the loop's exception handler."""
+    if not task.cancelled():
+        task.exception()

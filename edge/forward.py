@@ -1,0 +1,46 @@
+"""Which headers pass the edge, in either direction.
+
+Decides by allow-list, so that neither a caller's secrets nor a caller's claims about itself reach a node, and nothing
+of a node's own leaks out. Must not know how anything is sent.
+"""
+
+from __future__ import annotations
+
+from multidict import CIMultiDict, CIMultiDictProxy
+
+_TO_NODE = ("Content-Type", "Accept", "anthropic-version", "anthropic-beta", "traceparent")
+_TO_CLIENT = (
+    "Content-Type",
+    "Retry-After",
+    "RateLimit-Limit",
+    "RateLimit-Remaining",
+    "RateLimit-Reset",
+    "x-should-retry",
+    "x-b3os-ignored",
+)
+# Proxies on the way must neither transform nor gather a stream.
+STREAM_HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
+# What aiohttp's client would add by itself: a node is to see what the caller sent, or that it is absent.
+NOT_ADDED = ("User-Agent", "Content-Type", "Accept")
+
+
+def build_request_headers(received: CIMultiDictProxy[str], token: str) -> CIMultiDict[str]:
+    """What the node gets: the allowed headers, every value of each, and the node token."""
+    headers = _pick(received, _TO_NODE)
+    headers["Authorization"] = f"Bearer {token}"
+    headers["Accept-Encoding"] = "identity"  # bytes pass unread, so they must not be compressed
+    return headers
+
+
+def build_response_headers(answered: CIMultiDictProxy[str]) -> CIMultiDict[str]:
+    """What the client gets of the node's answer; ids, timing, length and framing are the edge's own."""
+    return _pick(answered, _TO_CLIENT)
+
+
+def join_timing(answered: CIMultiDictProxy[str]) -> str | None:
+    """The node's `Server-Timing`, as one value."""
+    return ", ".join(answered.getall("Server-Timing", ())) or None
+
+
+def _pick(headers: CIMultiDictProxy[str], names: tuple[str, ...]) -> CIMultiDict[str]:
+    return CIMultiDict((name, value) for name in names for value in headers.getall(name, ()))

@@ -1,0 +1,108 @@
+"""The path of a proxied request: who calls, where to, the body, the token, the node's answer.
+
+Decides the order of these steps. Must not know how any of them is done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import aiohttp
+from aiohttp import web
+
+from edge.auth.authenticate import Authenticator
+from edge.forward import build_request_headers, join_timing
+from edge.relay import relay_answer
+from edge.routing import Route, Router
+from edge.settings import EdgeSection
+from edge.upstream import NodeClient, Outgoing
+from shared.errors import BODY_TOO_LARGE, INVALID_REQUEST, NODE_UNAVAILABLE, ApiError
+from shared.node_token import Caller, SigningKey, mint
+from shared.web import CONTEXT, Handler, read_body
+
+_log = logging.getLogger("b3os.edge.proxy")
+
+
+class Proxy:
+    """Makes handlers that forward a route to a node."""
+
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        router: Router,
+        client: NodeClient,
+        signing_key: SigningKey,
+        settings: EdgeSection,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        """`wall_clock` gives Unix seconds, for the tokens."""
+        self._authenticator = authenticator
+        self._router = router
+        self._client = client
+        self._signing_key = signing_key
+        self._settings = settings
+        self._wall_clock = wall_clock
+
+    def handler(self, scope: str, node_path: str) -> Handler:
+        """A handler for callers with `scope`, answered by the node's `node_path`."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            context = request[CONTEXT]
+            with context.phases.measure("edge_auth"):
+                caller = await self._authenticator.authenticate(request.headers, scope)
+            context.facts.update(org=caller.org, actor=caller.actor_id)
+            body = await self._read_body(request)
+            route = self._router.pick_route()
+            outgoing = self._build_outgoing(request, caller, route, node_path, body)
+            with context.phases.measure("edge_upstream"):
+                upstream = await self._client.send_request(route, outgoing)
+            _refuse_rejection(upstream)
+            context.upstream_timing = join_timing(upstream.headers)
+            return await relay_answer(request, upstream, self._settings)
+
+        return handle
+
+    async def _read_body(self, request: web.Request) -> bytes | None:
+        if request.method == "GET":
+            return None
+        try:
+            return await read_body(request, self._settings.max_request_bytes, self._too_large)
+        except TimeoutError:
+            raise ApiError(INVALID_REQUEST, "the request body stopped arriving") from None
+
+    def _too_large(self, announced_bytes: int | None) -> ApiError:
+        size = "" if announced_bytes is None else f" of {announced_bytes} bytes"
+        limit = self._settings.max_request_bytes
+        return ApiError(BODY_TOO_LARGE, f"the request body{size} is over the limit of {limit} bytes")
+
+    def _build_outgoing(
+        self, request: web.Request, caller: Caller, route: Route, node_path: str, body: bytes | None
+    ) -> Outgoing:
+        """The token is minted when the body is there: it lives for 60 s, and an upload may take longer."""
+        token = mint(
+            self._signing_key,
+            caller,
+            audience=route.audience,
+            request_id=request[CONTEXT].request_id,
+            method=request.method,
+            path=node_path,
+            now_s=int(self._wall_clock()),
+        )
+        return Outgoing(request.method, node_path, build_request_headers(request.headers, token), body)
+
+
+def _refuse_rejection(upstream: aiohttp.ClientResponse) -> None:
+    """A token that a node does not take is a fault between us: the caller's credential was good.
+
+    Raises:
+        ApiError: `NODE_UNAVAILABLE`.
+    """
+    if upstream.status not in (401, 409):
+        return
+    upstream.close()
+    facts = {"status": upstream.status, "host": upstream.url.host, "port": upstream.url.port}
+    _log.error(
+        "a node rejected the edge's token: are its public keys, its id and its clock right?", extra={"facts": facts}
+    )
+    raise ApiError(NODE_UNAVAILABLE, "no node accepts the request", retry_after_s=1)
