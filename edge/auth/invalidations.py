@@ -37,8 +37,10 @@ class Invalidations:
         try:
             yield
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            # Again and again: a cancellation that comes while redis-py connects under uvloop may be swallowed.
+            while not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=0.1)
 
     async def _follow(self) -> None:
         while True:

@@ -1,0 +1,50 @@
+"""One redis-server for all tests of the edge; a node, an edge, a key and a client for each."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from tests.integration.edge.parts import (
+    Edge,
+    FakeNode,
+    free_port,
+    make_key,
+    running_edge,
+    running_node,
+    running_redis,
+)
+
+
+@pytest.fixture(scope="session")
+async def edge_redis_url(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[str]:
+    folder: Path = tmp_path_factory.mktemp("redis")
+    port = free_port()
+    async with running_redis(folder, port):
+        yield f"redis://127.0.0.1:{port}/0"
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[FakeNode]:
+    async with running_node() as running:
+        yield running
+
+
+@pytest.fixture
+async def edge(edge_redis_url: str, node: FakeNode) -> AsyncIterator[Edge]:
+    async with running_edge(edge_redis_url, {node.id: f"http://127.0.0.1:{node.port}"}) as running:
+        yield running
+
+
+@pytest.fixture
+async def key(edge: Edge) -> str:
+    return (await make_key(edge.store))[1].token
+
+
+@pytest.fixture
+async def client(edge: Edge) -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(edge.url) as session:
+        yield session

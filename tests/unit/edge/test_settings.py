@@ -1,0 +1,21 @@
+"""Settings are read whole, with every fault told."""
+
+from __future__ import annotations
+
+import pytest
+
+from edge.settings import EdgeSettings
+from shared.settings import SettingsError, load_settings
+
+
+def test_nodes_come_as_json_from_the_environment() -> None:
+    environ = {"B3OS_EDGE_NODES": '{"n1":"http://127.0.0.1:1/","n2":"https://node.example"}', "B3OS_EDGE_PORT": "0"}
+    settings = load_settings(EdgeSettings, environ, {})
+    assert settings.edge.nodes == {"n1": "http://127.0.0.1:1", "n2": "https://node.example"}
+    assert settings.edge.port == 0
+
+
+@pytest.mark.parametrize("nodes", ['{"N 1":"http://a"}', '{"n1":"a:1"}', '{"n1":"http://a/path"}', '{"n1":1}', "n1"])
+def test_a_wrong_node_is_told(nodes: str) -> None:
+    with pytest.raises(SettingsError, match="B3OS_EDGE_NODES"):
+        load_settings(EdgeSettings, {"B3OS_EDGE_NODES": nodes}, {})
