@@ -11,7 +11,6 @@ import uvloop
 from node.app import build_node_app, build_node_operator_app
 from node.catalog.gpu import has_nvidia_gpu
 from node.catalog.served import ServedModel, resolve_model, scripted_model
-from node.engine.orphan import SPAWNED, die_with_parent
 from node.engine.port import Engine
 from node.engine.scripted import start_scripted_engine
 from node.engine.supervisor import Supervisor
@@ -20,9 +19,6 @@ from node.settings import NodeSettings
 from shared.log import set_up_logging
 from shared.serve import CannotListen, Site, serving, wait_for_stop
 from shared.settings import SettingsError, config_tables, load_settings
-
-if __name__ == SPAWNED:
-    die_with_parent()
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ Must not be reachable from outside: it tells states and counts, and asks for no 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ def build_operator_app(readiness: Readiness) -> web.Application:
             {"status": "ready" if is_ready else "not ready", **facts}, status=200 if is_ready else 503
         )
 
-    app = build_app(lambda request: render_problem)
+    app = build_app(lambda request: render_problem, log_level=logging.DEBUG)  # probes come every second
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     return app

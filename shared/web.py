@@ -81,14 +81,16 @@ def render_problem(error: ApiError, request_id: str) -> web.Response:
     )
 
 
-def build_app(choose_render: Callable[[web.Request], Render]) -> web.Application:
+def build_app(choose_render: Callable[[web.Request], Render], *, log_level: int = logging.INFO) -> web.Application:
     """An application whose every answer, errors included, keeps the contract's promises on headers and shape."""
-    app = web.Application(middlewares=[_observe(choose_render)])
+    app = web.Application(middlewares=[_observe(choose_render, log_level)])
     app.on_response_prepare.append(_add_headers)
     return app
 
 
-def _observe(choose_render: Callable[[web.Request], Render]) -> Callable[..., Awaitable[web.StreamResponse]]:
+def _observe(
+    choose_render: Callable[[web.Request], Render], log_level: int
+) -> Callable[..., Awaitable[web.StreamResponse]]:
     @web.middleware
     async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
         context = request[CONTEXT] = RequestContext()
@@ -110,7 +112,7 @@ def _observe(choose_render: Callable[[web.Request], Render]) -> Callable[..., Aw
             status = response.status
             return response
         finally:
-            _log.info("request", extra={"facts": _facts(request, context, status)})
+            _log.log(log_level, "request", extra={"facts": _facts(request, context, status)})
 
     return observe
 
@@ -141,6 +143,7 @@ async def _add_headers(request: web.Request, response: web.StreamResponse) -> No
     context = request.get(CONTEXT) or RequestContext()
     response.headers["x-request-id"] = context.request_id
     response.headers["request-id"] = context.request_id
+    response.headers["Server"] = "b3os"  # aiohttp's own tells the versions of Python and of itself
     has_known_size = isinstance(response, web.Response)
     response.headers["Server-Timing"] = context.phases.header(
         upstream=context.upstream_timing, with_total=has_known_size

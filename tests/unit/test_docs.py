@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def test_every_setting_is_documented_with_its_default(settings: type[EdgeSetting
         for setting, info in field.annotation.model_fields.items():
             variable = aliases.get(setting, f"B3OS_{name}_{setting}".upper())
             default = info.get_default(call_default_factory=True)
-            shown = "" if default is None or default == {} else f"`{default}`"
+            default = json.dumps(default) if isinstance(default, dict) and default else default
+            shown = f"`{default}`" if default not in (None, {}) else ""
             assert re.search(rf"^\| `{variable}` \| {re.escape(shown)} ?\|", text, re.MULTILINE), (variable, shown)
 
 
