@@ -5,6 +5,7 @@ Must not know what is stored: names of keys live beside the code that owns them.
 
 from __future__ import annotations
 
+from pydantic import Field
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -15,7 +16,7 @@ from shared.settings import Section
 class RedisSettings(Section):
     """`[redis]`: where Redis listens; credentials belong into the URL."""
 
-    url: str = "redis://127.0.0.1:6379/0"
+    url: str = Field("redis://127.0.0.1:6379/0", pattern=r"^(redis|rediss|unix)://")
 
 
 def connect_redis(url: str, *, max_connections: int = 32) -> Redis:

@@ -19,3 +19,9 @@ def test_nodes_come_as_json_from_the_environment() -> None:
 def test_a_wrong_node_is_told(nodes: str) -> None:
     with pytest.raises(SettingsError, match="B3OS_EDGE_NODES"):
         load_settings(EdgeSettings, {"B3OS_EDGE_NODES": nodes}, {})
+
+
+def test_a_wrong_redis_url_is_told_without_its_password() -> None:
+    with pytest.raises(SettingsError, match="B3OS_REDIS_URL") as raised:
+        load_settings(EdgeSettings, {"B3OS_REDIS_URL": "http://:secret@localhost"}, {})
+    assert "secret" not in str(raised.value)
