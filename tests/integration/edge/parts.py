@@ -24,6 +24,7 @@ from edge.auth.key_store import SCOPES, KeyRecord, RedisKeyStore
 from edge.proxy import Proxy
 from edge.routing import Router, StaticDirectory
 from edge.settings import EdgeSection
+from edge.signing import key_id
 from edge.upstream import NodeClient
 from shared.ids import new_record_id
 from shared.node_token import NodeToken, SigningKey, verify
@@ -36,7 +37,8 @@ MODELS = "/v1/infer/models"
 START = b'event: message_start\ndata: {"type":"message_start"}\n\n'
 DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta"}\n\n'
 STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
-SIGNING_KEY = SigningKey("test", Ed25519PrivateKey.generate())
+_PRIVATE = Ed25519PrivateKey.generate()
+SIGNING_KEY = SigningKey(key_id(_PRIVATE.public_key()), _PRIVATE)
 
 
 def free_port() -> int:

@@ -12,9 +12,11 @@ from pathlib import Path
 import aiohttp
 import psutil
 import pytest
+from aiohttp import web
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from edge.signing import create_key_files
-from tests.integration.edge.parts import MESSAGES, free_port, until
+from tests.integration.edge.parts import MESSAGES, SIGNING_KEY, START, STOP, FakeNode, free_port, until
 
 MAX_RESIDENT_BYTES = 80 << 20
 
@@ -34,6 +36,11 @@ class Surroundings:
             "B3OS_EDGE_NODES": json.dumps({"n1": f"http://127.0.0.1:{free_port()}"}),
             "PYTHONPATH": str(Path(__file__).parents[3]),
         }
+
+    def share_signing_key(self) -> None:
+        """Sign with the key that the fake node knows."""
+        pem = SIGNING_KEY.private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        (self.folder / "private.pem").write_bytes(pem)
 
     async def start(self, *arguments: str) -> asyncio.subprocess.Process:
         """Start `b3os ARGUMENTS`."""
@@ -92,6 +99,41 @@ async def test_the_process_serves_is_small_and_stops_on_sigterm(here: Surroundin
             await process.wait()
 
 
+async def test_a_running_stream_ends_in_peace_after_sigterm(here: Surroundings, node: FakeNode) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(START)
+        await asyncio.sleep(1)
+        await response.write(STOP)
+        return response
+
+    node.answer = answer
+    here.share_signing_key()
+    here.environ["B3OS_EDGE_NODES"] = json.dumps({"n1": f"http://127.0.0.1:{node.port}"})
+    wanted = ("--org", "draining", "--project", "main", "--name", "test", "--create-missing", "--json")
+    key = json.loads((await here.run("keys", "create", *wanted))[1])["key"]
+    process = await here.start("edge")
+    try:
+        await until(lambda: is_ready(here), 20)
+        async with (
+            aiohttp.ClientSession(headers={"x-api-key": key}) as client,
+            client.post(f"http://127.0.0.1:{here.port}{MESSAGES}", json={}) as response,
+        ):
+            assert response.status == 200
+            process.send_signal(signal.SIGTERM)
+            await asyncio.sleep(0.3)
+            assert not await is_ready(here)
+            assert await response.read() == START + STOP
+        async with asyncio.timeout(5):
+            await process.communicate()
+        assert process.returncode == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
 async def assert_one_sentence(here: Surroundings, code: int, text: str) -> None:
     returned, _, err = await here.run("edge")
     assert returned == code
@@ -136,7 +178,7 @@ async def test_operators_create_list_and_revoke_keys(here: Surroundings) -> None
 
 
 async def test_a_key_is_printed_once_with_a_warning(here: Surroundings) -> None:
-    code, out, err = await here.run(*CREATE, "--create-missing", "--scope", "models:read")
+    code, out, err = await here.run(*CREATE, "--org", "shown-once", "--create-missing", "--scope", "models:read")
     assert (code, out.startswith("b3os_sk_"), out.count("\n")) == (0, True, 1)
     assert "not shown again" in err
 
