@@ -17,7 +17,7 @@ from edge.relay import relay_answer
 from edge.routing import Route, Router
 from edge.settings import EdgeSection
 from edge.upstream import NodeClient, Outgoing
-from shared.errors import BODY_TOO_LARGE, INVALID_REQUEST, NODE_UNAVAILABLE, ApiError
+from shared.errors import BODY_TOO_LARGE, NODE_UNAVAILABLE, ApiError
 from shared.node_token import Caller, SigningKey, mint
 from shared.web import CONTEXT, Handler, read_body
 
@@ -66,10 +66,7 @@ class Proxy:
     async def _read_body(self, request: web.Request) -> bytes | None:
         if request.method == "GET":
             return None
-        try:
-            return await read_body(request, self._settings.max_request_bytes, self._too_large)
-        except TimeoutError:
-            raise ApiError(INVALID_REQUEST, "the request body stopped arriving") from None
+        return await read_body(request, self._settings.max_request_bytes, self._too_large)
 
     def _too_large(self, announced_bytes: int | None) -> ApiError:
         size = "" if announced_bytes is None else f" of {announced_bytes} bytes"

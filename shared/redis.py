@@ -5,7 +5,9 @@ Must not know what is stored: names of keys live beside the code that owns them.
 
 from __future__ import annotations
 
-from pydantic import Field
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
@@ -17,6 +19,15 @@ class RedisSettings(Section):
     """`[redis]`: where Redis listens; credentials belong into the URL."""
 
     url: str = Field("redis://127.0.0.1:6379/0", pattern=r"^(redis|rediss|unix)://")
+
+    @field_validator("url")
+    @classmethod
+    def _has_a_port(cls, url: str) -> str:
+        try:
+            _ = urlsplit(url).port
+        except ValueError:
+            raise ValueError("the port is not a number from 0 to 65535") from None
+        return url
 
 
 def connect_redis(url: str, *, max_connections: int = 32) -> Redis:

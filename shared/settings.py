@@ -75,7 +75,11 @@ def load_settings(kind: type[S], environ: Mapping[str, str], tables: Mapping[str
     try:
         settings = kind.model_validate(values)
     except ValidationError as error:
-        faults += [_describe(fault["loc"], fault["msg"]) for fault in error.errors() if fault["loc"][0] in values]
+        faults += [
+            _describe(fault["loc"], fault["msg"].removeprefix("Value error, "))
+            for fault in error.errors()
+            if fault["loc"][0] in values
+        ]
     else:
         if not faults:
             return settings
