@@ -38,18 +38,11 @@ class Child:
 
     def epitaph(self) -> str:
         """One sentence: who died, how, why as far as it said so, and where to read on."""
-        code = self.process.returncode
-        how = (
-            f"was killed by {signal.Signals(-code).name}"
-            if code is not None and code < 0
-            else f"ended with code {code}"
-        )
-        reason = parse_reason(self.own_log())
-        return (
-            f"{reason} (the {self.name} {how}; its log: {self.log})"
-            if reason
-            else f"the {self.name} {how}; its log: {self.log}"
-        )
+        code = self.process.returncode or 0
+        if code < 0:  # nobody says something about being killed, so its last words are about something else
+            return f"the {self.name} was killed by {signal.Signals(-code).name}; its log: {self.log}"
+        reason = parse_reason(self.own_log()) or "no reason given"
+        return f"{reason} (the {self.name} ended with code {code}; its log: {self.log})"
 
     def own_log(self) -> str:
         """What this run wrote."""

@@ -192,9 +192,8 @@ class Startup:
             node_operator_url=plan.node_operator_url,
         )
         write_private(plan.facts_file, json.dumps(facts.as_json(), indent=2) + "\n")
-        self.say(
-            f"ready after {took_s:.1f} s; the same in {plan.facts_file}\n\n{render_welcome(facts, sys.executable)}\n\nCtrl-C stops it"
-        )
+        self.say(f"ready after {took_s:.1f} s; the same in {plan.facts_file}\n")
+        self.say(f"{render_welcome(facts, sys.executable)}\n\nCtrl-C stops it")
 
 
 async def _answers(http: aiohttp.ClientSession, operator_url: str) -> bool:
