@@ -48,5 +48,5 @@ def dev(
     except (DevError, ValueError) as error:
         raise SystemExit(f"b3os dev: {error}") from None
     except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        raise SystemExit(f"b3os dev: {where}{error.strerror or error}") from None
+        where = error.filename or plan.home  # a full disk comes without a name
+        raise SystemExit(f"b3os dev: {where}: {error.strerror or error}") from None

@@ -26,9 +26,14 @@ _GROUP_ENDS_WITHIN_S = 3.0
 _GUARDIAN_POLL_S = 1.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Child:
-    """A server that runs until it is stopped. `log_offset` is where its own lines begin."""
+    """A server that runs until it is stopped.
+
+    Attributes:
+        log_offset: where its own lines begin.
+        stop_within_s: from SIGTERM to SIGKILL; may change, since a server that has no work yet needs no time.
+    """
 
     name: str
     process: asyncio.subprocess.Process

@@ -112,12 +112,14 @@ class Startup:
         await self._step("signing keys", self._make_keys())
         redis = await self.crew.start("redis", redis_command, plan.log("redis"), stop_within_s=10)
         await self._step("Redis", self._until(lambda: redis_answers(redis_url), redis))
-        node = await self._server("node", stop_within_s=15)
+        # While it loads a model it can't be interrupted and holds no work: there is nothing to wait for.
+        node = await self._server("node", stop_within_s=1)
         edge = await self._server("edge", stop_within_s=10)
         async with aiohttp.ClientSession() as http:
             await self._step("edge", self._until(lambda: _answers(http, plan.edge_operator_url), edge))
             key = await self._step("key", self._find_or_make_key(http))
             model = await self._step("model", self._wait_for_model(http, node))
+            node.stop_within_s = 15
             await self._step("edge to node", self._until(lambda: _is_ready(http, plan.edge_operator_url), edge))
         self._finish(key, model, redis_url, time.monotonic() - begun_s)
         await asyncio.Event().wait()
