@@ -53,8 +53,8 @@ def ways_of(stack: Stack, session: aiohttp.ClientSession) -> dict[str, Way]:
     """Directly, with a token as the edge makes it, and through the edge."""
     facts = stack.facts
     return {
-        "direct": Way(session, facts["node_url"], lambda: stack.node_token(new_request_id(), "POST", PATH)),
-        "through the edge": Way(session, facts["edge_url"], lambda: str(facts["api_key"])),
+        "direct": Way(session, facts.node_url, lambda: stack.node_token(new_request_id(), "POST", PATH)),
+        "through the edge": Way(session, facts.edge_url, lambda: facts.api_key),
     }
 
 
@@ -95,7 +95,7 @@ async def measure(stack: Stack, sample: Callable[[Way], Awaitable[float]]) -> di
 
 def edge_process(stack: Stack) -> psutil.Process:
     """The process that listens on the edge's port."""
-    port = urlsplit(stack.facts["edge_url"]).port
+    port = urlsplit(stack.facts.edge_url).port
     for connection in psutil.net_connections("tcp"):
         if connection.status == psutil.CONN_LISTEN and connection.laddr[1:2] == (port,) and connection.pid:
             return psutil.Process(connection.pid)

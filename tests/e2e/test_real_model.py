@@ -190,6 +190,7 @@ def test_a_killed_engine_is_an_error_event_then_503s_then_the_right_answer_again
         ask(client, dev_vllm)
     assert refused.value.status_code == 503
     assert int(refused.value.response.headers["retry-after"]) >= 1
+    wait_until(lambda: readiness(dev_vllm)["status"] != "ready", 2)
     wait_until(lambda: readiness(dev_vllm)["status"] == "ready", 120)
     assert "Paris" in ask(client, dev_vllm).content[0].text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -36,7 +37,10 @@ async def post(
 ) -> tuple[int, dict[str, Any], aiohttp.ClientResponse]:
     url = f"{stack.base_url}/v1/messages"
     chosen = [*headers, ("Content-Type", "application/json")] if with_type else headers
-    async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=chosen) as response:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(url, data=io.BytesIO(body), headers=chosen) as response,
+    ):
         assert response.headers["x-request-id"] == response.headers["request-id"]
         names = [entry.partition(";")[0] for entry in response.headers["Server-Timing"].split(", ")]
         assert names[0] == "edge_auth"
@@ -55,7 +59,7 @@ def is_openai(body: dict[str, Any], code: str, kind: str) -> bool:
 
 def is_anthropic(body: dict[str, Any], code: str, kind: str, param: str | None = None) -> bool:
     extension = {"code": code} if param is None else {"code": code, "param": param}
-    return body["type"] == "error" and body["error"]["type"] == kind and body["b3os"] == extension
+    return (body["type"], body["error"]["type"], body["b3os"]) == ("error", kind, extension)
 
 
 def wrong_checksum(key: str) -> str:
@@ -65,7 +69,7 @@ def wrong_checksum(key: str) -> str:
 async def test_every_bad_credential_is_a_401_that_is_not_retried(dev_scripted: DevStack) -> None:
     stack, raw = dev_scripted, json.dumps(BODY).encode()
     key = stack.api_key
-    cases = {
+    cases: dict[str, list[tuple[str, str]]] = {
         "no credential": [],
         "wrong checksum": bearer(wrong_checksum(key)),
         "malformed": bearer("sk-ant-123"),
