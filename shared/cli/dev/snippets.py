@@ -9,6 +9,7 @@ import json
 import shlex
 from dataclasses import asdict, dataclass
 
+# With temperature 0 a small model answers it rightly every time; the SDK's own signature has none since 2.0.
 _QUESTION = "What is the capital of France?"
 
 
@@ -43,7 +44,8 @@ def render_welcome(facts: Facts, python: str) -> str:
 
 def render_curl(facts: Facts) -> str:
     """One message over the bare wire."""
-    body = {"model": facts.model, "max_tokens": 64, "messages": [{"role": "user", "content": _QUESTION}]}
+    messages = [{"role": "user", "content": _QUESTION}]
+    body = {"model": facts.model, "max_tokens": 64, "temperature": 0, "messages": messages}
     return f"""\
 curl {facts.base_url}/v1/messages \\
   -H "Authorization: Bearer {facts.api_key}" \\
@@ -62,6 +64,7 @@ message = client.messages.create(
     model="{facts.model}",
     max_tokens=64,
     messages=[{{"role": "user", "content": "{_QUESTION}"}}],
+    extra_body={{"temperature": 0}},
 )
 print(message.content[-1].text)
 END"""
