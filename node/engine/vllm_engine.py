@@ -7,7 +7,6 @@ wire. Its engine core is a process of its own; imports and starts happen in thre
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from node.catalog.ready import check_ready
 from node.catalog.served import ServedModel
 from node.engine.port import End, Piece, Prompt, Sampling, Started, Usage
 from node.engine.split import PlainText, Split, ThinkingAndText
-from shared.errors import BACKEND_UNAVAILABLE, INTERNAL, INVALID_REQUEST, PROMPT_TOO_LONG, ApiError
+from shared.errors import BACKEND_UNAVAILABLE, INVALID_REQUEST, PROMPT_TOO_LONG, ApiError
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -35,7 +34,6 @@ _DEATH_POLL_S = 0.25
 _RETRY_AFTER_S = 5
 _BUSY_RETRY_AFTER_S = 1
 _WIRE_NAMES = frozenset({"max_tokens", "temperature", "top_p", "top_k"})
-_log = logging.getLogger("b3os.engine")
 
 
 async def start_vllm_engine(model: ServedModel) -> VllmEngine:
@@ -289,8 +287,10 @@ class VllmGeneration:
                     # A slow reader gets several tokens in one output: only their ids count them.
                     self.usage.output_tokens += len(ids)
                     self.usage.cached_tokens = output.num_cached_tokens or 0
-                    if reason in ("abort", "error"):
-                        raise _unavailable() if reason == "abort" else _failed()
+                    if reason == "abort":
+                        raise _unavailable()
+                    if reason == "error":
+                        raise RuntimeError("vLLM ended an answer with an error")
                     if not has_started:
                         has_started = True
                         yield _started(output.metrics)
@@ -304,8 +304,8 @@ class VllmGeneration:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Turn what vLLM raises into what a caller may hear. The words of its own faults stay in the log."""
-    from vllm.exceptions import GracefulHTTPError, VLLMClientError, VLLMServerError
+    """Turn what vLLM raises into what a caller may hear. What else it raises is a fault of ours: a 500."""
+    from vllm.exceptions import GracefulHTTPError, VLLMClientError
     from vllm.v1.engine.exceptions import EngineDeadError
 
     try:
@@ -318,19 +318,12 @@ def _told() -> Iterator[None]:
         name = getattr(error, "parameter", None)
         param = name if name in _WIRE_NAMES else None
         raise ApiError(INVALID_REQUEST, "the model runtime refused the sampling values", param=param) from None
-    except VLLMServerError as error:
-        _log.error("a generation failed", exc_info=error)
-        raise _failed() from None
 
 
 def _unavailable(word: str = "is restarting", retry_after_s: int = _RETRY_AFTER_S) -> ApiError:
     seconds = "1 second" if retry_after_s == 1 else f"{retry_after_s} seconds"
     message = f"The model runtime {word}; retry in {seconds}"
     return ApiError(BACKEND_UNAVAILABLE, message, retry_after_s=retry_after_s)
-
-
-def _failed() -> ApiError:
-    return ApiError(INTERNAL, "the model runtime failed on this request")
 
 
 def _started(metrics: Any) -> Started:

@@ -15,23 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shared.cli.dev.snippets import Facts
+
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / ".b3os" / "models"
 STOP_WITHIN_S = 45.0
 
 
 @dataclass(frozen=True, slots=True)
-class DevStack:
+class DevStack(Facts):
     """A running service: what dev.json says, the process of `b3os dev`, and its state folder."""
 
-    base_url: str
-    api_key: str
-    model: str
-    edge_url: str
-    node_url: str
-    redis_url: str
-    edge_operator_url: str
-    node_operator_url: str
     pid: int
     home: Path
 
