@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -19,6 +20,7 @@ from node.settings import NodeSettings
 from shared.log import set_up_logging
 from shared.serve import CannotListen, Site, serving, wait_for_stop
 from shared.settings import SettingsError, config_tables, load_settings
+from shared.web import render_anthropic, render_problem
 
 
 def main() -> None:
@@ -50,19 +52,28 @@ async def run(settings: NodeSettings, models_dir: Path) -> None:
     sites = [
         Site(
             build_node_app(node_id=section.id, model=model, gate=gate, supervisor=supervisor),
+            render_anthropic,
             section.host,
             section.port,
         ),
         Site(
             build_node_operator_app(node_id=section.id, model=model, supervisor=supervisor),
+            render_problem,
             section.operator_host,
             section.operator_port,
         ),
     ]
+    _calm_collector()
     async with serving(sites, drain_s=section.drain_s):
         supervisor.start()
         await wait_for_stop(supervisor.drain)
     await supervisor.stop()
+
+
+def _calm_collector() -> None:
+    """What is loaded stays, and a large request is no reason to look for garbage a hundred times while reading it."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def _served_model(settings: NodeSettings, models_dir: Path) -> ServedModel:

@@ -6,6 +6,7 @@ stage that answers picks the body, so the raiser never formats.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,6 +76,16 @@ class ApiError(Exception):
         return headers
 
 
+LONGEST_MESSAGE = 600
+LONGEST_PARAM = 200
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def safe_text(text: str, longest: int) -> str:
+    """What a caller sent, fit to be told back: bounded, and without characters that move a terminal's text."""
+    return _UNSAFE.sub("\ufffd", text if len(text) <= longest else text[: longest - 1] + "…")
+
+
 def internal_error(request_id: str) -> ApiError:
     """The only thing that a caller learns of a fault of ours; its cause goes to the log."""
     return ApiError(INTERNAL, f"internal error (request {request_id})")
@@ -82,12 +93,13 @@ def internal_error(request_id: str) -> ApiError:
 
 def anthropic_body(error: ApiError, request_id: str) -> dict[str, Any]:
     """The body of the node's refusals, and of the `error` event of a stream (seed, "Responses")."""
-    inner: dict[str, Any] = {"type": error.condition.anthropic_type, "message": error.message}
+    message = safe_text(error.message, LONGEST_MESSAGE)
+    inner: dict[str, Any] = {"type": error.condition.anthropic_type, "message": message}
     if error.details is not None:
         inner["details"] = error.details
     extension = {"code": error.condition.code}
     if error.param is not None:
-        extension["param"] = error.param
+        extension["param"] = safe_text(error.param, LONGEST_PARAM)
     return {"type": "error", "error": inner, "request_id": request_id, "b3os": extension}
 
 
@@ -95,9 +107,9 @@ def openai_body(error: ApiError) -> dict[str, Any]:
     """The body of what the edge refuses under `/v1/infer` before a node sees the request (seed, "Responses")."""
     return {
         "error": {
-            "message": error.message,
+            "message": safe_text(error.message, LONGEST_MESSAGE),
             "type": error.condition.openai_type,
-            "param": error.param,
+            "param": None if error.param is None else safe_text(error.param, LONGEST_PARAM),
             "code": error.condition.code,
         }
     }
@@ -109,10 +121,10 @@ def problem_body(error: ApiError, request_id: str) -> dict[str, Any]:
         "type": "about:blank",
         "title": error.condition.code.replace("_", " ").capitalize(),
         "status": error.condition.status,
-        "detail": error.message,
+        "detail": safe_text(error.message, LONGEST_MESSAGE),
         "instance": request_id,
         "code": error.condition.code,
     }
     if error.param is not None:
-        problem["param"] = error.param
+        problem["param"] = safe_text(error.param, LONGEST_PARAM)
     return problem

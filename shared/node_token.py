@@ -13,6 +13,8 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
+from shared.ids import REQUEST_ID
+
 ISSUER = "b3os-edge"
 TYPE = "b3os-node+jwt"
 LIFETIME_S = 60
@@ -90,6 +92,8 @@ def verify(
     Raises:
         InvalidNodeToken: any of them is wrong, or a claim is missing or of the wrong type.
     """
+    if not token.isascii():
+        raise InvalidNodeToken("not ASCII")
     try:
         header = jwt.get_unverified_header(token)
         if header.get("typ") != TYPE:
@@ -113,11 +117,19 @@ def verify(
     if (claims["htm"], claims["htu"]) != (method, path):
         raise InvalidNodeToken("made for another method or path")
     try:
-        if not claims["nbf"] - SKEW_S <= now_s < claims["exp"] + SKEW_S:
-            raise InvalidNodeToken("expired, or not valid yet")
+        _check_values(claims, now_s)
         return _read(claims)
     except (TypeError, KeyError):
         raise InvalidNodeToken("a claim has the wrong type") from None
+
+
+def _check_values(claims: dict[str, Any], now_s: float) -> None:
+    if not claims["nbf"] - SKEW_S <= now_s < claims["exp"] + SKEW_S:
+        raise InvalidNodeToken("expired, or not valid yet")
+    if claims["exp"] - claims["iat"] > LIFETIME_S:
+        raise InvalidNodeToken("lives too long")
+    if not REQUEST_ID.fullmatch(claims["jti"]):
+        raise InvalidNodeToken("jti is not a request id")
 
 
 def _read(claims: dict[str, Any]) -> NodeToken:

@@ -12,7 +12,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from shared.settings import Section
+from shared.settings import Section, SettingsError
 
 
 class RedisSettings(Section):
@@ -35,8 +35,18 @@ def connect_redis(url: str, *, max_connections: int = 32) -> Redis:
 
     redis-py's defaults wait 4 s on a refused and 25 s on a frozen server, and raise when the pool is empty; with
     these values it is 0.02 s, about 1 s, and a short wait.
+
+    Raises:
+        SettingsError: the URL has options that redis-py does not know.
     """
-    pool = BlockingConnectionPool.from_url(
+    try:
+        return Redis.from_pool(_pool(url, max_connections))
+    except (ValueError, TypeError):
+        raise SettingsError("redis.url (B3OS_REDIS_URL): its options are not ones that redis-py takes") from None
+
+
+def _pool(url: str, max_connections: int) -> BlockingConnectionPool:
+    return BlockingConnectionPool.from_url(
         url,
         max_connections=max_connections,
         timeout=1,
@@ -46,4 +56,3 @@ def connect_redis(url: str, *, max_connections: int = 32) -> Redis:
         health_check_interval=0,
         decode_responses=True,
     )
-    return Redis.from_pool(pool)

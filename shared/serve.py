@@ -14,6 +14,9 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from shared.http_server import ContractRunner
+from shared.web import Render
+
 
 class CannotListen(Exception):
     """A port can't be bound; the message is one sentence for an operator."""
@@ -21,9 +24,10 @@ class CannotListen(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """An application and where it listens."""
+    """An application, where it listens, and in which shape it refuses what is not HTTP."""
 
     app: web.Application
+    render: Render
     host: str
     port: int
 
@@ -37,15 +41,7 @@ async def serving(sites: list[Site], *, drain_s: float, keepalive_s: float = 75)
     """
     async with contextlib.AsyncExitStack() as stack:
         for site in sites:
-            # handler_cancellation: a request abandoned before its first token must not run to its end.
-            runner = web.AppRunner(
-                site.app,
-                handle_signals=False,
-                access_log=None,
-                handler_cancellation=True,
-                keepalive_timeout=keepalive_s,
-                shutdown_timeout=drain_s,
-            )
+            runner = ContractRunner(site.app, site.render, keepalive_timeout=keepalive_s, shutdown_timeout=drain_s)
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
             try:

@@ -11,11 +11,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import orjson
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from shared.errors import (
     INVALID_REQUEST,
     METHOD_NOT_ALLOWED,
+    NOT_JSON,
     REQUEST_TIMEOUT,
     ROUTE_NOT_FOUND,
     ApiError,
@@ -29,6 +30,7 @@ from shared.log import request_id_var
 from shared.timing import Phases
 
 BODY_SILENCE_S = 120
+BODY_TOTAL_S = 600
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Render = Callable[[ApiError, str], web.Response]
 _log = logging.getLogger("b3os.request")
@@ -41,12 +43,14 @@ class RequestContext:
     Attributes:
         upstream_timing: the `Server-Timing` of the node that answered, for the edge to append its own phases to.
         facts: further fields of the log line; never prompts, answers, keys or addresses of callers.
+        headers: further headers of the answer, whatever it will be.
     """
 
     request_id: str = field(default_factory=new_request_id)
     phases: Phases = field(default_factory=Phases)
     upstream_timing: str | None = None
     facts: dict[str, object] = field(default_factory=dict)
+    headers: dict[str, str] = field(default_factory=dict)
 
 
 CONTEXT: web.RequestKey[RequestContext] = web.RequestKey("context", RequestContext)
@@ -140,9 +144,14 @@ def _facts(request: web.Request, context: RequestContext, status: int) -> dict[s
 
 async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Runs right before the head is written, for whole bodies and streams alike."""
-    context = request.get(CONTEXT) or RequestContext()
+    stamp(response, request.get(CONTEXT) or RequestContext())
+
+
+def stamp(response: web.StreamResponse, context: RequestContext) -> None:
+    """Set the headers that every answer has."""
     response.headers["x-request-id"] = context.request_id
     response.headers["request-id"] = context.request_id
+    response.headers.update(context.headers)
     response.headers["Server"] = "b3os"  # aiohttp's own tells the versions of Python and of itself
     has_known_size = isinstance(response, web.Response)
     response.headers["Server-Timing"] = context.phases.header(
@@ -162,22 +171,26 @@ async def read_body(request: web.Request, limit_bytes: int, too_large: Callable[
         too_large: makes the refusal from the size that the head announced, or None where it announced none.
 
     Raises:
-        ApiError: the body is too large, or broken, or no byte of it came for `BODY_SILENCE_S` seconds.
+        ApiError: the body is compressed, too large, broken, or slow: no byte of it came for `BODY_SILENCE_S`
+            seconds, or not all of it within `BODY_TOTAL_S`.
     """
+    if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+        raise ApiError(NOT_JSON, "send the body without a Content-Encoding")
     announced = request.content_length
     if announced is not None and announced > limit_bytes:
         raise too_large(announced)
-    if request.headers.get("Expect", "").lower() == "100-continue":
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.version >= HttpVersion11:
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
     chunks: list[bytes] = []
     size = 0
     try:
-        while chunk := await asyncio.wait_for(request.content.readany(), BODY_SILENCE_S):
-            size += len(chunk)
-            if size > limit_bytes:
-                raise too_large(None)
-            chunks.append(chunk)
+        async with asyncio.timeout(BODY_TOTAL_S):
+            while chunk := await asyncio.wait_for(request.content.readany(), BODY_SILENCE_S):
+                size += len(chunk)
+                if size > limit_bytes:
+                    raise too_large(None)
+                chunks.append(chunk)
     except TimeoutError:
         raise ApiError(REQUEST_TIMEOUT, "the request body did not arrive in time") from None
     except (web.RequestPayloadError, ValueError):

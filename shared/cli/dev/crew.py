@@ -19,6 +19,7 @@ from typing import IO
 
 from shared.cli.dev import guardian
 from shared.cli.dev.errors import AlreadyTold, DevError, parse_reason
+from shared.cli.dev.files import open_log
 
 # After kill -9 of `b3os dev`: children get this long between SIGTERM and SIGKILL, so that all is over within 10 s.
 ORPHANS_GRACE_S = 5.0
@@ -100,12 +101,17 @@ class Crew:
         reason = parse_reason((err or b"").decode(errors="replace")) or f"code {process.returncode}"
         raise DevError(f"b3os {' '.join(arguments[:2])} failed: {reason}")
 
-    async def start(self, name: str, command: Sequence[str], log: Path, *, stop_within_s: float) -> Child:
-        """Start a server; its output goes to the end of `log`. Children are stopped in the reverse order."""
-        log.parent.mkdir(exist_ok=True)
-        with log.open("ab") as file:
+    async def start(
+        self, name: str, command: Sequence[str], log: Path, *, stop_within_s: float, hidden: tuple[str, ...] = ()
+    ) -> Child:
+        """Start a server; its output goes to the end of `log`. Children are stopped in the reverse order.
+
+        Args:
+            hidden: prefixes of variables that are none of its business.
+        """
+        with open_log(log) as file:
             offset = file.tell()
-            process = await self._spawn(command, file)
+            process = await self._spawn(command, file, hidden)
         child = Child(name, process, log, offset, stop_within_s)
         self._children.append(child)
         self._watches.append(asyncio.create_task(self._watch(child)))
@@ -131,13 +137,15 @@ class Crew:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._guardian.pid, signal.SIGKILL)
 
-    async def _spawn(self, command: Sequence[str], output: int | IO[bytes] | None) -> asyncio.subprocess.Process:
+    async def _spawn(
+        self, command: Sequence[str], output: int | IO[bytes] | None, hidden: tuple[str, ...] = ()
+    ) -> asyncio.subprocess.Process:
         return await asyncio.create_subprocess_exec(
             *command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env=self._environment,
+            env={name: value for name, value in self._environment.items() if not name.startswith(hidden)},
             process_group=self._guardian.pid,
         )
 

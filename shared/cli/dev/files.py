@@ -13,11 +13,19 @@ import socket
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from shared.cli.dev.errors import DevError
 
 LEAST_FREE_MIB = 64
 _LEFTOVERS_END_WITHIN_S = 10.0
+
+
+def open_log(path: Path) -> BinaryIO:
+    """A log to append to, for its owner's eyes only."""
+    path.parent.mkdir(exist_ok=True, mode=0o700)
+    path.touch(mode=0o600)
+    return path.open("ab")
 
 
 def write_private(path: Path, text: str) -> None:

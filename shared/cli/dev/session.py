@@ -113,8 +113,8 @@ class Startup:
         redis = await self.crew.start("redis", redis_command, plan.log("redis"), stop_within_s=10)
         await self._step("Redis", self._until(lambda: redis_answers(redis_url), redis))
         # While it loads a model it can't be interrupted and holds no work: there is nothing to wait for.
-        node = await self._server("node", stop_within_s=1)
-        edge = await self._server("edge", stop_within_s=10)
+        node = await self._server("node", stop_within_s=1, hidden=("B3OS_REDIS_", "B3OS_EDGE_"))
+        edge = await self._server("edge", stop_within_s=10, hidden=("B3OS_NODE_", "B3OS_MODEL"))
         async with aiohttp.ClientSession() as http:
             await self._step("edge", self._until(lambda: _answers(http, plan.edge_operator_url), edge))
             key = await self._step("key", self._find_or_make_key(http))
@@ -149,9 +149,9 @@ class Startup:
             private.parent.mkdir(exist_ok=True, mode=0o700)
             await self.crew.run("edge", "keygen", "--private", str(private), "--public", str(public))
 
-    async def _server(self, name: str, *, stop_within_s: float) -> Child:
-        command = [sys.executable, "-m", name]
-        return await self.crew.start(name, command, self.plan.log(name), stop_within_s=stop_within_s)
+    async def _server(self, name: str, *, stop_within_s: float, hidden: tuple[str, ...]) -> Child:
+        command, log = [sys.executable, "-m", name], self.plan.log(name)
+        return await self.crew.start(name, command, log, stop_within_s=stop_within_s, hidden=hidden)
 
     async def _find_or_make_key(self, http: aiohttp.ClientSession) -> str:
         kept = read_kept_key(self.plan.facts_file)

@@ -31,6 +31,7 @@ from shared.node_token import NodeToken, SigningKey, verify
 from shared.operator import build_operator_app
 from shared.redis import connect_redis
 from shared.serve import Site, serving
+from shared.web import render_anthropic, render_openai, render_problem
 
 MESSAGES = "/v1/infer/v1/messages"
 MODELS = "/v1/infer/models"
@@ -151,7 +152,7 @@ class FakeNode:
 async def running_node(node_id: str = "n1") -> AsyncIterator[FakeNode]:
     """A node on a port of its own."""
     node = FakeNode(node_id, free_port())
-    async with serving([Site(node.app(), "127.0.0.1", node.port)], drain_s=0):
+    async with serving([Site(node.app(), render_anthropic, "127.0.0.1", node.port)], drain_s=0):
         yield node
 
 
@@ -180,7 +181,10 @@ async def running_edge(redis_url: str, nodes: dict[str, str], **settings: float)
     async with redis, invalidations.following(), NodeClient.opened(section) as client:
         proxy = Proxy(Authenticator(cache, time.time), Router(directory), client, SIGNING_KEY, section, time.time)
         operator = build_operator_app(EdgeReadiness(redis, invalidations, directory).check)
-        sites = [Site(build_edge_app(proxy), "127.0.0.1", port), Site(operator, "127.0.0.1", operator_port)]
+        sites = [
+            Site(build_edge_app(proxy), render_openai, "127.0.0.1", port),
+            Site(operator, render_problem, "127.0.0.1", operator_port),
+        ]
         async with serving(sites, drain_s=0):
             await until(lambda: is_following(invalidations), 5)
             url = f"http://127.0.0.1:{port}"

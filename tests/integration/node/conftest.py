@@ -19,8 +19,10 @@ from node.catalog.served import ServedModel
 from node.engine.scripted import ScriptedEngine
 from node.engine.supervisor import Supervisor
 from node.gate import Gate
+from shared.http_server import ContractRunner
 from shared.ids import new_request_id
 from shared.node_token import Caller, SigningKey, mint
+from shared.web import render_anthropic
 
 PATH = "/v1/infer/v1/messages"
 KEY = SigningKey("k1", Ed25519PrivateKey.generate())
@@ -75,7 +77,7 @@ async def start_node() -> AsyncIterator[Start]:
         supervisor = Supervisor(factory or scripted)
         gate = Gate("n1", {"k1": KEY.private.public_key()})
         app = build_node_app(node_id="n1", model=MODEL, gate=gate, supervisor=supervisor, ping_after_s=ping_after_s)
-        runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
+        runner = ContractRunner(app, render_anthropic)
         await runner.setup()
         runners.append(runner)
         site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -14,12 +14,13 @@ from shared.node_token import Caller, InvalidNodeToken, NodeToken, SigningKey, m
 
 NOW_S = 1_800_000_000
 PATH = "/v1/infer/v1/messages"
+REQUEST = "req_0123456789abcdefghjkmnpqrs"
 KEY = SigningKey("k1", Ed25519PrivateKey.generate())
 CALLER = Caller("org_1", "prj_1", "key", "key_1", ("infer:run",), {"requests_per_minute": 60}, None)
 
 
 def token(**changes: Any) -> str:
-    arguments: dict[str, Any] = {"audience": ["n1", "n2"], "request_id": "req_1", "method": "POST", "path": PATH}
+    arguments: dict[str, Any] = {"audience": ["n1", "n2"], "request_id": REQUEST, "method": "POST", "path": PATH}
     return mint(KEY, CALLER, **{**arguments, "now_s": NOW_S, **changes})
 
 
@@ -38,13 +39,13 @@ def forged(
 
 
 def test_a_token_tells_its_node_who_is_calling() -> None:
-    assert check(token()) == NodeToken(CALLER, "req_1", NOW_S + 60)
+    assert check(token()) == NodeToken(CALLER, REQUEST, NOW_S + 60)
     assert check(token(), node_id="n2").caller == CALLER
 
 
 @pytest.mark.parametrize("now_s", [NOW_S - 5, NOW_S + 64.9])
 def test_clocks_may_differ_by_five_seconds(now_s: float) -> None:
-    assert check(token(), now_s=now_s).request_id == "req_1"
+    assert check(token(), now_s=now_s).request_id == REQUEST
 
 
 @pytest.mark.parametrize("now_s", [NOW_S - 6, NOW_S + 65])
@@ -65,6 +66,12 @@ def test_a_token_is_good_for_its_node_method_and_path_only(changes: dict[str, An
 def test_every_claim_is_required(claim: str) -> None:
     with pytest.raises(InvalidNodeToken):
         check(forged(lambda header, claims: claims.pop(claim)))
+
+
+@pytest.mark.parametrize("claims", [{"exp": 1e300}, {"exp": NOW_S + 61}, {"jti": "req_1\r\nx: y"}])
+def test_a_signed_token_still_has_to_be_short_and_well_formed(claims: dict[str, Any]) -> None:
+    with pytest.raises(InvalidNodeToken):
+        check(forged(lambda header, old: old.update(claims)))
 
 
 @pytest.mark.parametrize(("claim", "value"), [("exp", "never"), ("act", 5), ("scp", 1), ("lim", 1), ("nbf", None)])
@@ -91,7 +98,7 @@ def test_a_public_key_used_as_a_shared_secret_is_refused() -> None:
         check(forged(lambda header, claims: header.update(alg="HS256"), algorithm="HS256", key=public))
 
 
-@pytest.mark.parametrize("text", ["", "a.b.c", "x", "....", "e30.e30."])
+@pytest.mark.parametrize("text", ["", "a.b.c", "x", "....", "e30.e30.", "\xff.a.b", "\udcff.a.b"])
 def test_nonsense_is_refused(text: str) -> None:
     with pytest.raises(InvalidNodeToken):
         check(text)

@@ -1,0 +1,126 @@
+"""Bytes that are not HTTP: every one is answered in the shape of its port, and none of them reaches the log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+
+from shared.errors import BODY_TOO_LARGE, ApiError
+from shared.http_server import MAX_PIPELINED
+from shared.ids import REQUEST_ID
+from shared.serve import Site, serving
+from shared.web import build_app, json_response, read_body, render_openai
+from tests.redis_server import free_port
+
+SECRET = b"b3os_sk_secretsecret"
+HOST = b"Host: x\r\n"
+POST = b"POST /echo HTTP/1.1\r\n" + HOST
+
+
+class Server:
+    """What the tests talk to, and how many of its handlers run."""
+
+    def __init__(self, port: int) -> None:
+        self.port, self.running = port, 0
+
+    async def handle(self, request: web.Request) -> web.Response:
+        body = await read_body(request, 1000, lambda _: ApiError(BODY_TOO_LARGE, "too large"))
+        self.running += 1
+        try:
+            await asyncio.sleep(60 if body == b"sleep" else 0)
+        finally:
+            self.running -= 1
+        return json_response({"size": len(body)})
+
+    async def exchange(self, *parts: bytes, within_s: float = 5) -> tuple[int, dict[str, str], bytes]:
+        """Send, wait a moment between the parts, and read the first answer."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            for part in parts:
+                writer.write(part)
+                await asyncio.sleep(0.05)
+            async with asyncio.timeout(within_s):
+                head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+                headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:-2])}
+                return int(head[0].split()[1]), headers, await reader.readexactly(int(headers["content-length"]))
+        finally:
+            writer.close()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    server = Server(free_port())
+    app = build_app(lambda request: render_openai)
+    app.router.add_post("/echo", server.handle)
+    async with serving([Site(app, render_openai, "127.0.0.1", server.port)], drain_s=0):
+        yield server
+
+
+UNREADABLE = {
+    "no method": SECRET + b"\r\n\r\n",
+    "bad version": b"GET / HTTP/9\r\n" + HOST + b"\r\n",
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + SECRET + b"\r\n\r\n",
+    "control character": POST + b"Authorization: Bearer " + SECRET + b"\x7f\r\n\r\n",
+    "NUL": POST + b"Authorization: Bearer " + SECRET + b"\x00\r\n\r\n",
+    "folded header": POST + b"A: b\r\n c\r\n\r\n",
+    "two lengths": POST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+    "length and chunks": POST + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "negative length": POST + b"Content-Length: -1\r\n\r\n",
+    "odd transfer encoding": POST + b"Transfer-Encoding: xchunked\r\n\r\n" + SECRET,
+    "long header": POST + b"Cookie: " + SECRET * 3000 + b"\r\n\r\n",
+    "many headers": POST + b"".join(b"X-%d: 1\r\n" % number for number in range(500)) + b"\r\n",
+    "bare line feeds": (POST + b"Authorization: Bearer " + SECRET + b"\r\n\r\n").replace(b"\r\n", b"\n"),
+}
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+async def test_what_is_not_http_gets_a_body_of_the_contract(
+    server: Server, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        status, headers, body = await server.exchange(UNREADABLE[name])
+    error = json.loads(body)["error"]
+    assert (status, error["code"], error["type"]) == (400, "invalid_request", "invalid_request_error")
+    assert REQUEST_ID.fullmatch(headers["x-request-id"])
+    assert headers["request-id"] == headers["x-request-id"]
+    assert headers["server"] == "b3os"
+    assert "server-timing" in headers
+    logged = "".join(logging.Formatter().format(record) + str(vars(record)) for record in caplog.records)
+    assert SECRET.decode() not in body.decode() + logged
+    assert "127.0.0.1" not in logged
+
+
+async def test_a_body_that_breaks_is_refused_at_once(server: Server) -> None:
+    head = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+    status, _, body = await server.exchange(head + b"5\r\nabcde\r\n", b"ZZZ\r\n")
+    assert (status, json.loads(body)["error"]["code"]) == (400, "invalid_request")
+
+
+@pytest.mark.parametrize("coding", [b"gzip", b"br", b"foo", b"gzip, gzip"])
+async def test_a_compressed_body_is_refused_unread(server: Server, coding: bytes) -> None:
+    status, _, body = await server.exchange(
+        POST + b"Content-Encoding: " + coding + b"\r\nContent-Length: 3\r\n\r\nabc"
+    )
+    assert (status, json.loads(body)["error"]["code"]) == (415, "unsupported_media_type")
+
+
+async def test_a_client_that_pipelines_and_leaves_is_noticed(server: Server) -> None:
+    request = POST + b"Content-Length: 5\r\n\r\nsleep"
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(request * (MAX_PIPELINED * 5))
+    await asyncio.sleep(0.2)
+    writer.close()
+    async with asyncio.timeout(1):
+        while server.running:
+            await asyncio.sleep(0.01)
+
+
+async def test_an_honest_request_passes(server: Server) -> None:
+    status, headers, body = await server.exchange(POST + b"Content-Length: 2\r\n\r\nab")
+    assert (status, json.loads(body)) == (200, {"size": 2})
+    assert headers["server-timing"].startswith("total;dur=")
