@@ -27,6 +27,7 @@ from shared.operator import build_operator_app
 from shared.redis import connect_redis
 from shared.serve import CannotListen, Site, serving, wait_for_stop
 from shared.settings import SettingsError, config_tables, load_settings
+from shared.web import render_openai, render_problem
 
 
 async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
@@ -45,8 +46,8 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
     async with redis, invalidations.following(), NodeClient.opened(edge) as client:
         proxy = Proxy(authenticator, Router(directory), client, signing_key, edge, time.time)
         sites = [
-            Site(build_operator_app(readiness.check), edge.operator_host, edge.operator_port),
-            Site(build_edge_app(proxy), edge.host, edge.port),
+            Site(build_operator_app(readiness.check), render_problem, edge.operator_host, edge.operator_port),
+            Site(build_edge_app(proxy), render_openai, edge.host, edge.port),
         ]
         async with serving(sites, drain_s=edge.drain_s):
             await wait_for_stop(readiness.stop)

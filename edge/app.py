@@ -24,10 +24,23 @@ def build_edge_app(proxy: Proxy) -> web.Application:
     """The public application. 100-continue is said by the handlers, once credentials and length are accepted."""
     app = build_app(_choose_render)
     messages = f"{PREFIX}/v1/messages"
-    models = f"{PREFIX}/models"
-    app.router.add_post(messages, proxy.handler("infer:run", messages), expect_handler=defer_continue)
-    app.router.add_get(models, proxy.handler("models:read", models), allow_head=False, expect_handler=defer_continue)
+    for path, node_path in (
+        (messages, messages),
+        (f"{PREFIX}/messages", messages),  # where the Vercel AI SDK asks, given the one base URL
+        (f"{messages}/count_tokens", f"{messages}/count_tokens"),
+    ):
+        app.router.add_post(path, proxy.handler("infer:run", node_path), expect_handler=defer_continue)
+    for path in ("models", "models/{id:.+}", "v1/models", "v1/models/{id:.+}"):
+        handler = proxy.handler("models:read")
+        app.router.add_get(f"{PREFIX}/{path}", handler, allow_head=False, expect_handler=defer_continue)
+    app.router.add_route("HEAD", PREFIX, say_hello)
     return app
+
+
+async def say_hello(request: web.Request) -> web.Response:
+    """Older agents look whether anybody is there, without a credential, before they ask."""
+    del request
+    return web.Response()
 
 
 def _choose_render(request: web.Request) -> Render:

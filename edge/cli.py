@@ -28,6 +28,7 @@ from shared.settings import config_tables, load_settings
 
 T = TypeVar("T")
 DAY_S = 86_400
+MAX_LABEL = 100
 
 
 @click.group(invoke_without_command=True)
@@ -63,6 +64,13 @@ def _name(context: click.Context, parameter: click.Parameter, value: str | None)
     return value
 
 
+def _label(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    del context, parameter
+    if not (value.isprintable() and 1 <= len(value) <= MAX_LABEL):
+        raise click.BadParameter(f"use 1 to {MAX_LABEL} printable characters")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class NewKey:
     """What `keys create` was asked for."""
@@ -77,7 +85,7 @@ class NewKey:
 @keys.command()
 @click.option("--org", required=True, callback=_name)
 @click.option("--project", required=True, callback=_name)
-@click.option("--name", required=True, help="What the key is for; shown in lists.")
+@click.option("--name", required=True, callback=_label, help="What the key is for; shown in lists.")
 @click.option("--scope", "scopes", multiple=True, type=click.Choice(SCOPES), help="Repeatable; all without it.")
 @click.option("--expires-in-days", type=click.IntRange(1, 3650))
 @click.option("--create-missing", is_flag=True, help="Create the organization and the project if there are none.")
@@ -103,7 +111,7 @@ async def _create(store: RedisKeyStore, new: NewKey, create_missing: bool) -> tu
         org=new.org,
         project=new.project,
         name=new.name,
-        scopes=new.scopes or SCOPES,
+        scopes=tuple(dict.fromkeys(new.scopes)) or SCOPES,
         status="active",
         hint=credential.hint,
         created_at_s=now_s,

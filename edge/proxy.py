@@ -44,8 +44,8 @@ class Proxy:
         self._settings = settings
         self._wall_clock = wall_clock
 
-    def handler(self, scope: str, node_path: str) -> Handler:
-        """A handler for callers with `scope`, answered by the node's `node_path`."""
+    def handler(self, scope: str, node_path: str | None = None) -> Handler:
+        """A handler for callers with `scope`, answered by the node's `node_path`, or by its route of this name."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             context = request[CONTEXT]
@@ -54,7 +54,7 @@ class Proxy:
             context.facts.update(org=caller.org, actor=caller.actor_id)
             body = await self._read_body(request)
             route = self._router.pick_route()
-            outgoing = self._build_outgoing(request, caller, route, node_path, body)
+            outgoing = self._build_outgoing(request, caller, route, node_path or request.path, body)
             with context.phases.measure("edge_upstream"):
                 upstream = await self._client.send_request(route, outgoing)
             _refuse_rejection(upstream)
@@ -86,7 +86,9 @@ class Proxy:
             path=node_path,
             now_s=int(self._wall_clock()),
         )
-        return Outgoing(request.method, node_path, build_request_headers(request.headers, token), body)
+        # A query pages a list; in a POST it is a client's own affair (`?beta=true`), and no node asks for it.
+        target = request.rel_url.raw_path_qs if request.method == "GET" else node_path
+        return Outgoing(request.method, target, build_request_headers(request.headers, token), body)
 
 
 def _refuse_rejection(upstream: aiohttp.ClientResponse) -> None:

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 
 import aiohttp
 from multidict import CIMultiDict
+from yarl import URL
 
 from edge.forward import NOT_ADDED
 from edge.routing import Node, Route
@@ -107,7 +108,7 @@ class NodeClient:
             async with asyncio.timeout(self._deadlines.head_s):
                 return await session.request(
                     outgoing.method,
-                    node.url + outgoing.path,
+                    URL(node.url + outgoing.path, encoded=True),  # as it came: `%2F` in a model's id is no slash
                     data=None if outgoing.body is None else io.BytesIO(outgoing.body),  # written in pieces
                     headers=outgoing.headers,
                     allow_redirects=False,

@@ -8,10 +8,12 @@ from typing import Any
 from aiohttp import web
 
 from node.catalog.served import ServedModel
+from node.count_tokens import CountTokensHandler
 from node.engine.supervisor import Supervisor
 from node.gate import Gate
 from node.messages import MessagesHandler
 from node.models import ModelsHandler
+from node.receive import Receiver
 from node.sse import PING_AFTER_S
 from shared.operator import build_operator_app
 from shared.web import build_app, defer_continue, render_anthropic
@@ -22,9 +24,16 @@ def build_node_app(
 ) -> web.Application:
     """What the edge talks to; every refusal is in Anthropic's shape."""
     app = build_app(lambda request: render_anthropic)
-    messages = MessagesHandler(node_id, model, gate, supervisor, ping_after_s)
+    receiver = Receiver(model, gate)
+    messages = MessagesHandler(node_id, receiver, supervisor, ping_after_s)
+    count_tokens = CountTokensHandler(receiver, supervisor)
+    models = ModelsHandler(receiver, gate, supervisor, int(time.time()))
     app.router.add_post("/v1/infer/v1/messages", messages.__call__, expect_handler=defer_continue)
-    app.router.add_get("/v1/infer/models", ModelsHandler(model, gate, int(time.time())).__call__)
+    app.router.add_post("/v1/infer/v1/messages/count_tokens", count_tokens.__call__, expect_handler=defer_continue)
+    app.router.add_get("/v1/infer/models", models.openai_list)
+    app.router.add_get("/v1/infer/models/{id:.+}", models.openai_one)
+    app.router.add_get("/v1/infer/v1/models", models.anthropic_list)
+    app.router.add_get("/v1/infer/v1/models/{id:.+}", models.anthropic_one)
     return app
 
 

@@ -1,12 +1,10 @@
 """`POST /v1/infer/v1/messages`: the pipeline from a request's bytes to an answer's.
 
-Decides the order of the steps. Each step's own decisions are elsewhere: `gate`, `wire`, `translate`, `engine`, `sse`.
+Decides the order of the steps. Their own decisions are elsewhere: `receive`, `wire`, `translate`, `engine`, `sse`.
 """
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -15,31 +13,20 @@ from typing import Any
 
 from aiohttp import web
 
-from node.catalog.served import ServedModel
-from node.engine.port import Engine, Generation, Piece, Started
+from node.engine.port import Generation, Piece, Started
 from node.engine.supervisor import Supervisor
-from node.gate import Gate
+from node.receive import Receiver, render_message
 from node.sse import PING_AFTER_S, event_stream
 from node.translate.answer import accumulate
-from node.translate.prompt import PromptBuilder
 from node.translate.sampling import build_sampling
 from node.translate.stream import Event, MessageMachine
 from node.wire.parse import parse_request
 from node.wire.request import MessagesRequest
-from shared.errors import (
-    BODY_TOO_LARGE,
-    MODEL_NOT_AVAILABLE,
-    NOT_JSON,
-    ApiError,
-    anthropic_body,
-    internal_error,
-)
+from shared.errors import ApiError, anthropic_body, internal_error
 from shared.ids import new_message_id
-from shared.node_token import Caller
-from shared.web import CONTEXT, RequestContext, json_response, read_body
+from shared.web import CONTEXT, RequestContext, json_response
 
 _log = logging.getLogger("b3os.messages")
-_builder_for = functools.lru_cache(maxsize=4)(PromptBuilder)  # one per engine; it compiles a pattern
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,57 +34,27 @@ class MessagesHandler:
     """Answers one route of one node."""
 
     node_id: str
-    model: ServedModel
-    gate: Gate
+    receiver: Receiver
     supervisor: Supervisor
     ping_after_s: float = PING_AFTER_S
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
-        """Gate, read, parse, render, generate, answer.
+        """Receive, render, generate, answer.
 
         Raises:
             ApiError: anything that goes wrong before the first token.
         """
         context = request[CONTEXT]
-        token = self.gate.admit(request)
-        body = await self._read(request)
-        with context.phases.measure("parse"):
-            message = parse_request(body)
-        del body
-        self._check_model(message)
+        caller, message = await self.receiver.receive(request, parse_request)
         engine = self.supervisor.engine()
-        generation = await self._begin(engine, message, token.caller, context)
-        async with aclosing(generation):
+        rendered = await render_message(engine, message, caller, context)
+        async with aclosing(engine.generate(rendered, build_sampling(message), context.request_id)) as generation:
             pieces = aiter(generation)
             started = await anext(pieces)  # a failure up to here is a plain HTTP error
             answer = Answer(self, context, message, generation)
             if message.stream:
                 return await answer.stream(request, started, pieces)
             return await answer.whole(started, pieces)
-
-    async def _read(self, request: web.Request) -> bytes:
-        if request.content_type != "application/json":
-            raise ApiError(NOT_JSON, "send the body as Content-Type: application/json")
-        return await read_body(request, self.model.max_request_bytes, self._too_large)
-
-    def _too_large(self, size_bytes: int | None) -> ApiError:
-        size = "larger" if size_bytes is None else f"{size_bytes} bytes"
-        limit = self.model.max_request_bytes
-        return ApiError(BODY_TOO_LARGE, f"The body is {size}; {self.model.served_id} takes {limit} bytes at most")
-
-    def _check_model(self, message: MessagesRequest) -> None:
-        if message.model != self.model.served_id:
-            text = f"{message.model} is not served here; GET /v1/infer/models lists what is"
-            raise ApiError(MODEL_NOT_AVAILABLE, text, param="model")
-
-    async def _begin(
-        self, engine: Engine, message: MessagesRequest, caller: Caller, context: RequestContext
-    ) -> Generation:
-        with context.phases.measure("render"):
-            builder = _builder_for(engine.special_tokens)
-            salt = hashlib.sha256(caller.org.encode()).hexdigest()
-            rendered = await engine.render(builder.build_prompt(message, cache_salt=salt))
-        return engine.generate(rendered, build_sampling(message), context.request_id)
 
 
 class Answer:
@@ -163,7 +120,7 @@ class Answer:
     def _note_end(self) -> None:
         usage = self._generation.usage
         self._context.facts |= {
-            "model": self._handler.model.served_id,
+            "model": self._handler.receiver.model.served_id,
             "stop_reason": self._machine.stop_reason,
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,

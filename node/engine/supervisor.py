@@ -49,6 +49,11 @@ class Supervisor:
         """Requests in the engine, for `/readyz`."""
         return 0 if self._engine is None else self._engine.unfinished_requests()
 
+    @property
+    def context_tokens(self) -> int | None:
+        """The window of the loaded model; None while there is none."""
+        return None if self._engine is None else self._engine.context_tokens
+
     def drain(self) -> None:
         """Take no more requests; those that run go on."""
         self.state = "draining"

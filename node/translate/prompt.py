@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from node.engine.port import Prompt
-from node.wire.request import Blocks, MessagesRequest
+from node.wire.request import Blocks, Message, MessagesRequest
 
 BLOCK_SEPARATOR = "\n\n"
 ZERO_WIDTH_SPACE = "\u200b"
@@ -24,15 +24,31 @@ class PromptBuilder:
 
     def build_prompt(self, request: MessagesRequest, *, cache_salt: str | None = None) -> Prompt:
         """Messages in their order; a trailing assistant turn is continued, its trailing space kept."""
-        messages = [{"role": message.role, "content": self._text(message.content)} for message in request.messages]
+        turns: list[dict[str, str]] = []
         if request.system:
-            messages.insert(0, {"role": "system", "content": self._text(request.system)})
+            turns.append({"role": "system", "content": self._text(request.system)})
+        for message in request.messages:
+            self._add(turns, message)
         return Prompt(
-            messages=messages,
+            messages=turns,
             enable_thinking=False,
             continues_last=request.messages[-1].role == "assistant",
             cache_salt=cache_salt,
         )
+
+    def _add(self, turns: list[dict[str, str]], message: Message) -> None:
+        """Turns of one side that follow each other are one turn, as Anthropic reads them.
+
+        A system turn stays in its place, on the user's side: moved to the top it would change the prompt's head, and
+        with it the whole prefix cache, and many templates refuse a second system turn.
+        """
+        role, text = message.role, self._text(message.content)
+        if role == "system":
+            role, text = "user", f"<system-reminder>\n{text}\n</system-reminder>"
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += BLOCK_SEPARATOR + text
+        else:
+            turns.append({"role": role, "content": text})
 
     def _text(self, content: str | Blocks) -> str:
         joined = content if isinstance(content, str) else BLOCK_SEPARATOR.join(block.text for block in content)

@@ -6,18 +6,41 @@ the names of union branches. Must not know models, engines or HTTP.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import orjson
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from node.wire.request import TAG, MessagesRequest
-from shared.errors import INVALID_REQUEST, UNSUPPORTED_PARAMETER, ApiError
+from node.wire.request import TAGS, MessagesRequest, Wire
+from shared.errors import INVALID_REQUEST, LONGEST_PARAM, UNSUPPORTED_PARAMETER, ApiError, safe_text
 
-MAX_STOP_CHARACTERS = 65_536
-_NULLABLE = ("metadata", "output_config", "service_tier", "thinking", "tool_choice", "tools")
+MAX_MESSAGES = 10_000
+MAX_BLOCKS = 20_000
+MAX_STOPS = 256
+MAX_STOP_CHARACTERS = 16_384
+MAX_FIELDS = 64
+MAX_BRACKETS = 500_000
+"""Opening brackets in a body, inside strings too. Reading JSON holds the event loop: 3 million arrays took it 1 s."""
+
+_NULLABLE = ("tool_choice", "tools")
 """Fields of the seed that may be null, which means unset; this node does not take any other value of them yet."""
+_THREAD_UNSUPPORTED = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+"""On these details the SDKs' tool runners send the whole conversation again, without `thread`."""
+
+_WORDS = {  # where pydantic's speak of Python
+    "missing": "Field required",
+    "model_type": "Input should be an object",
+    "model_attributes_type": "Input should be an object",
+    "dict_type": "Input should be an object",
+    "too_short": "At least one item is required",
+}
+
+
+def parse_count(body: bytes) -> MessagesRequest:
+    """Read a request for `count_tokens`, which is one for an answer but needs no `max_tokens`."""
+    return _parse({"max_tokens": 1} | _load(body))
 
 
 def parse_request(body: bytes) -> MessagesRequest:
@@ -27,20 +50,34 @@ def parse_request(body: bytes) -> MessagesRequest:
         ApiError: `INVALID_REQUEST` for malformed JSON and wrong or missing fields, `UNSUPPORTED_PARAMETER` for
             fields and block types that this node does not take; `param` holds the path.
     """
-    fields = _load(body)
+    return _parse(_load(body))
+
+
+def _parse(fields: dict[str, Any]) -> MessagesRequest:
     for name in _NULLABLE:
         if name in fields and fields[name] is None:
             del fields[name]
+    if fields.get("thread") is not None:
+        raise _not_permitted("thread", details=_THREAD_UNSUPPORTED)
+    _check_counts(fields)
     try:
         request = MessagesRequest.model_validate(fields)
     except ValidationError as error:
-        raise _refusal(error.errors(include_url=False, include_context=False)[0]) from None
+        raise _refusal(list_faults(error)[0]) from None
+    if (unknown := _find_unknown(request)) is not None:
+        raise _not_permitted(_path(unknown))
     _check_contents(request)
-    _check_stops(request)
     return request
 
 
+def list_faults(error: ValidationError) -> list[ErrorDetails]:
+    """Pydantic makes an object of every fault at once: the types fail fast, so that there are few."""
+    return error.errors(include_url=False)
+
+
 def _load(body: bytes) -> dict[str, Any]:
+    if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
+        raise ApiError(INVALID_REQUEST, f"the request body has more than {MAX_BRACKETS} opening brackets")
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -51,15 +88,64 @@ def _load(body: bytes) -> dict[str, Any]:
     return fields
 
 
+def _check_counts(fields: dict[str, Any]) -> None:
+    """Bounds that keep what follows short, before it begins."""
+    messages, system, stops = (_items(fields.get(name)) for name in ("messages", "system", "stop_sequences"))
+    contents = (message.get("content") for message in messages if isinstance(message, dict))
+    blocks = len(system) + sum(len(_items(content)) for content in contents)
+    characters = sum(len(stop) for stop in stops if isinstance(stop, str))
+    for name, count, most, of in (
+        ("messages", len(messages), MAX_MESSAGES, "messages"),
+        ("messages", blocks, MAX_BLOCKS, "content blocks"),
+        ("stop_sequences", len(stops), MAX_STOPS, "sequences"),
+        ("stop_sequences", characters, MAX_STOP_CHARACTERS, "characters in all"),
+    ):
+        if count > most:
+            raise ApiError(INVALID_REQUEST, f"{name}: at most {most} {of}", param=name)
+    if len(fields) > MAX_FIELDS:
+        raise ApiError(INVALID_REQUEST, f"the request body has more than {MAX_FIELDS} fields")
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _find_unknown(value: Any) -> list[str | int] | None:
+    """The path of the first field that no type knows.
+
+    Pydantic could refuse these itself, but would make an error of each before we see the first.
+    """
+    if isinstance(value, Wire):
+        if value.model_extra:
+            return [next(iter(value.model_extra))]
+        steps: Iterable[tuple[str | int, Any]] = ((name, getattr(value, name)) for name in type(value).model_fields)
+    elif isinstance(value, list):
+        steps = enumerate(value)
+    else:
+        return None
+    for step, inner in steps:
+        if (found := _find_unknown(inner)) is not None:
+            return [step, *found]
+    return None
+
+
 def _refusal(fault: ErrorDetails) -> ApiError:
-    path = ".".join(str(step) for step in fault["loc"] if not str(step).startswith(TAG))
+    path = _path([step for step in fault["loc"] if step not in TAGS])
     kind, value = fault["type"], fault["input"]
-    if kind == "extra_forbidden":
-        return ApiError(UNSUPPORTED_PARAMETER, f"{path}: Extra inputs are not permitted", param=path)
-    if kind == "literal_error" and path.endswith(".type") and isinstance(value, str):
-        return ApiError(UNSUPPORTED_PARAMETER, f"{path}: this node takes text blocks only", param=path)
-    message = "Field required" if kind == "missing" else fault["msg"]
-    return ApiError(INVALID_REQUEST, f"{path}: {message}", param=path)
+    if kind == "literal_error" and path.endswith((".type", ".keep")) and isinstance(value, str):
+        expected = fault.get("ctx", {}).get("expected", "another value")
+        return ApiError(UNSUPPORTED_PARAMETER, f"{path}: this node takes {expected} only", param=path)
+    return ApiError(INVALID_REQUEST, f"{path}: {_WORDS.get(kind, fault['msg'])}", param=path)
+
+
+def _not_permitted(path: str, details: dict[str, Any] | None = None) -> ApiError:
+    """Agents look for these words, and send the request again without the field."""
+    message = f"{path}: Extra inputs are not permitted"
+    return ApiError(UNSUPPORTED_PARAMETER, message, param=path, details=details)
+
+
+def _path(steps: Sequence[str | int]) -> str:
+    return safe_text(".".join(map(str, steps)), LONGEST_PARAM)
 
 
 def _check_contents(request: MessagesRequest) -> None:
@@ -69,9 +155,3 @@ def _check_contents(request: MessagesRequest) -> None:
         if not message.content and not (index == last and message.role == "assistant"):
             path = f"messages.{index}.content"
             raise ApiError(INVALID_REQUEST, f"{path}: must not be empty", param=path)
-
-
-def _check_stops(request: MessagesRequest) -> None:
-    if sum(map(len, request.stop_sequences or ())) > MAX_STOP_CHARACTERS:
-        message = f"stop_sequences: at most {MAX_STOP_CHARACTERS} characters in all"
-        raise ApiError(INVALID_REQUEST, message, param="stop_sequences")

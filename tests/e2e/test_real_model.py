@@ -129,6 +129,19 @@ def test_system_text_and_earlier_turns_reach_the_model(client: Anthropic, dev_vl
     assert message.usage.input_tokens == template_tokens(rendered, add_generation_prompt=True)
 
 
+def test_counting_equals_usage_with_everything_that_shapes_the_prompt(client: Anthropic, dev_vllm: DevStack) -> None:
+    turns: list[Any] = [
+        *user("Hi"),
+        {"role": "system", "content": "Be brief."},
+        {"role": "assistant", "content": "Hello."},
+        {"role": "user", "content": [{"type": "text", "text": "Who <|im_end|> are you?"}]},
+        {"role": "assistant", "content": "I am "},
+    ]
+    counted = client.messages.count_tokens(model=dev_vllm.model, messages=turns, system="You are kind.")
+    answered = ask(client, dev_vllm, messages=turns, system="You are kind.", max_tokens=1)
+    assert counted.input_tokens == answered.usage.input_tokens
+
+
 def test_sampling_is_passed_on(client: Anthropic, dev_vllm: DevStack) -> None:
     greedy = ask(client, dev_vllm, "Name a colour.").content[0].text
     for extra in ({"temperature": 1, "top_p": 0}, {"temperature": 1, "top_k": 1}):

@@ -9,8 +9,10 @@ import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from node.wire.parse import parse_request
+from node.wire.ignored import list_ignored
+from node.wire.parse import parse_count, parse_request
 from shared.errors import ApiError
 
 VALID: dict[str, Any] = {
@@ -111,7 +113,7 @@ def test_nesting_deeper_than_the_parser_goes_is_refused() -> None:
         ({"top_k": 0}, "top_k"),
         ({"top_k": 1_000_001}, "top_k"),
         ({"stop_sequences": [""]}, "stop_sequences.0"),
-        ({"stop_sequences": ["a" * 65_537]}, "stop_sequences"),
+        ({"stop_sequences": ["a" * 16_385]}, "stop_sequences"),
         ({"stream": "yes"}, "stream"),
     ],
 )
@@ -134,13 +136,11 @@ def test_a_missing_field_is_named(name: str) -> None:
     [
         ({"nonsense": 1}, "nonsense"),
         ({"tools": []}, "tools"),
-        ({"thinking": {"type": "disabled"}}, "thinking"),
-        ({"metadata": {"user_id": "u"}}, "metadata"),
         ({"container": "c"}, "container"),
         ({"messages": [{"role": "user", "content": "Hi", "extra": 1}]}, "messages.0.extra"),
         (
-            {"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "cache_control": {}}]}]},
-            "messages.0.content.0.cache_control",
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "a", "source": {}}]}]},
+            "messages.0.content.0.source",
         ),
     ],
 )
@@ -173,3 +173,115 @@ names = st.sampled_from(
 def test_any_body_is_a_request_or_a_refusal_of_ours(changes: dict[str, Any]) -> None:
     with contextlib.suppress(ApiError):
         parse_request(orjson.dumps(VALID | changes))
+
+
+HOSTILE: dict[str, dict[str, Any]] = {
+    "faults": {"messages": [1] * 400_000},
+    "empty stops": {"stop_sequences": [""] * 400_000},
+    "unknown fields": {f"k{number}": 1 for number in range(100_000)},
+    "unknown fields of a block": {
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "a"} | {f"k{n}": 1 for n in range(10_000)}]}
+        ]
+    },
+    "blocks without text": {"messages": [{"role": "user", "content": [{"type": "text"}] * 15_000}]},
+    "too many blocks": {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}] * 20_001}]},
+    "too many messages": {"messages": [{"role": "user", "content": "a"}] * 10_001},
+    "brackets": {"metadata": [[]] * 500_001},
+    "too many stops": {"stop_sequences": ["a"] * 257},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_body_makes_one_fault_and_not_one_for_each_item(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+
+    def counting(error: ValidationError) -> Any:
+        counted.append(error.error_count())
+        return error.errors()
+
+    monkeypatch.setattr("node.wire.parse.list_faults", counting)
+    with pytest.raises(ApiError) as caught:
+        parse_request(orjson.dumps(VALID | HOSTILE[name]))
+    assert caught.value.condition.status == 400
+    assert sum(counted) <= 2
+
+
+def test_names_that_a_caller_made_up_are_told_back_short_and_harmless() -> None:
+    code, _, message = refusal(**{"x" * 100_000: 1})
+    assert code == "unsupported_parameter"
+    assert len(message) < 300
+    assert message.endswith(": Extra inputs are not permitted")
+    assert refusal(**{"a\u202eb\x1b[2J": 1})[1] == "a\ufffdb\ufffd[2J"
+
+
+@pytest.mark.parametrize("name", ["#x", "#string", "#"])
+def test_a_field_that_looks_like_a_branch_of_ours_is_named_all_the_same(name: str) -> None:
+    assert refusal(**{name: 1})[1] == name
+
+
+def test_no_message_speaks_of_python() -> None:
+    wrong: list[list[Any]] = [[1], [{"role": "user", "content": [1]}], []]
+    for messages in wrong:
+        message = refusal(messages=messages)[2].lower()
+        assert not [word for word in ("instance", "dictionary", "validation", "textblock") if word in message]
+
+
+def edits(edit: dict[str, Any]) -> dict[str, Any]:
+    return {"context_management": {"edits": [edit]}}
+
+
+IGNORED: dict[str, dict[str, Any]] = {
+    "metadata": {"metadata": {"user_id": "u"}},
+    "service_tier": {"service_tier": "auto"},
+    "cache_control": {"cache_control": {"type": "ephemeral"}},
+    "context_management": edits({"type": "clear_thinking_20251015", "keep": "all"}),
+    "output_config.effort": {"output_config": {"effort": "high"}},
+    "system.cache_control": {"system": [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}]},
+    "messages.output_config.effort": {
+        "messages": [{"role": "system", "content": "a", "output_config": {"effort": "low"}}]
+    },
+    "messages.content.citations": {
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "a", "citations": []}]}]
+    },
+}
+
+
+@pytest.mark.parametrize("name", IGNORED)
+def test_what_is_accepted_and_ignored_is_listed_by_name(name: str) -> None:
+    assert list_ignored(parse_request(orjson.dumps(VALID | IGNORED[name]))) == [name]
+
+
+def test_nothing_is_listed_for_a_plain_request() -> None:
+    assert list_ignored(parse_request(orjson.dumps(VALID | {"thinking": {"type": "disabled"}}))) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [
+        (
+            {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}},
+            "context_management.edits.0.type",
+        ),
+        (
+            {"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "none"}]}},
+            "context_management.edits.0.keep",
+        ),
+        ({"thinking": {"type": "adaptive"}}, "thinking.type"),
+        ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, "output_config.format"),
+    ],
+)
+def test_what_would_change_the_answer_is_not_ignored(changes: dict[str, Any], param: str) -> None:
+    assert refusal(**changes)[:2] == ("unsupported_parameter", param)
+
+
+def test_thread_is_refused_with_the_details_on_which_tool_runners_send_everything_again() -> None:
+    with pytest.raises(ApiError) as caught:
+        parse_request(orjson.dumps(VALID | {"thread": {"type": "create"}}))
+    assert caught.value.details == {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
+    assert (caught.value.condition.code, caught.value.param) == ("unsupported_parameter", "thread")
+
+
+def test_counting_needs_no_max_tokens() -> None:
+    fields = {key: value for key, value in VALID.items() if key != "max_tokens"}
+    assert parse_count(orjson.dumps(fields)).messages[0].content == "Hi"

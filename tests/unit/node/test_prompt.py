@@ -27,6 +27,29 @@ def test_system_comes_first_and_its_blocks_are_joined_with_blank_lines() -> None
     ]
 
 
+def test_a_system_turn_stays_in_place_on_the_user_s_side() -> None:
+    turns = [
+        {"role": "user", "content": "Hi"},
+        {"role": "system", "content": [{"type": "text", "text": "Plan mode is on."}]},
+        {"role": "assistant", "content": "Hello"},
+        {"role": "system", "content": "Be quick."},
+    ]
+    assert messages({"system": "Be kind.", "messages": turns}) == [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "Hi\n\n<system-reminder>\nPlan mode is on.\n</system-reminder>"},
+        {"role": "assistant", "content": "Hello"},
+        {"role": "user", "content": "<system-reminder>\nBe quick.\n</system-reminder>"},
+    ]
+
+
+def test_turns_of_one_side_that_follow_each_other_are_one() -> None:
+    turns = [{"role": role, "content": text} for role, text in (("user", "a"), ("user", "b"), ("assistant", "c"))]
+    assert messages({"messages": [*turns, {"role": "assistant", "content": "d"}]}) == [
+        {"role": "user", "content": "a\n\nb"},
+        {"role": "assistant", "content": "c\n\nd"},
+    ]
+
+
 def test_an_empty_system_prompt_is_none() -> None:
     assert messages({"system": "", "messages": [{"role": "user", "content": "Hi"}]}) == [
         {"role": "user", "content": "Hi"}
@@ -52,7 +75,7 @@ def test_a_special_token_can_be_read_but_not_spelled(token: str, place: str) -> 
         fields["system"] = text
     rendered = messages(fields)[0]["content"]
     assert token not in rendered
-    assert rendered.replace("\u200b", "") == text
+    assert rendered.replace("\u200b", "").startswith(text)
 
 
 def test_a_special_token_can_not_be_spelled_across_blocks() -> None:

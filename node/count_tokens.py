@@ -1,0 +1,26 @@
+"""`POST /v1/infer/v1/messages/count_tokens`: the same render as for an answer, and nothing after it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from node.engine.supervisor import Supervisor
+from node.receive import Receiver, render_message
+from node.wire.parse import parse_count
+from shared.web import CONTEXT, json_response
+
+
+@dataclass(frozen=True, slots=True)
+class CountTokensHandler:
+    """Answers one route of one node."""
+
+    receiver: Receiver
+    supervisor: Supervisor
+
+    async def __call__(self, request: web.Request) -> web.Response:
+        """The count equals `usage.input_tokens` of the same request, since the code is the same."""
+        caller, message = await self.receiver.receive(request, parse_count)
+        rendered = await render_message(self.supervisor.engine(), message, caller, request[CONTEXT])
+        return json_response({"input_tokens": rendered.prompt_tokens})

@@ -1,0 +1,77 @@
+"""What every route that takes a message does first, and how a message is rendered.
+
+Decides the order: token, media type, size, sense, model. Must not know what is done with a message afterwards.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from node.catalog.served import ServedModel
+from node.engine.port import Engine, Rendered
+from node.gate import Gate
+from node.translate.prompt import PromptBuilder
+from node.wire.ignored import list_ignored
+from node.wire.request import MessagesRequest
+from shared.errors import BODY_TOO_LARGE, MODEL_NOT_AVAILABLE, NOT_JSON, ApiError
+from shared.node_token import Caller
+from shared.web import CONTEXT, RequestContext, read_body
+
+_builder_for = functools.lru_cache(maxsize=4)(PromptBuilder)  # one per engine; it compiles a pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Receiver:
+    """Takes messages for one model."""
+
+    model: ServedModel
+    gate: Gate
+
+    async def receive(
+        self, request: web.Request, parse: Callable[[bytes], MessagesRequest]
+    ) -> tuple[Caller, MessagesRequest]:
+        """Who asks, and what; `x-b3os-ignored` is set for whatever the answer will be.
+
+        Raises:
+            ApiError: whatever is wrong with the request.
+        """
+        context = request[CONTEXT]
+        token = self.gate.admit(request)
+        if request.content_type != "application/json":
+            raise ApiError(NOT_JSON, "send the body as Content-Type: application/json")
+        body = await read_body(request, self.model.max_request_bytes, self._too_large)
+        with context.phases.measure("parse"):
+            message = parse(body)
+            if ignored := list_ignored(message):
+                context.headers["x-b3os-ignored"] = ", ".join(ignored)
+        self.check_model(message.model)
+        return token.caller, message
+
+    def check_model(self, named: str) -> None:
+        """Refuse a model that is not served here."""
+        if named != self.model.served_id:
+            text = f"{named} is not served here; GET /v1/infer/models lists what is"
+            raise ApiError(MODEL_NOT_AVAILABLE, text, param="model")
+
+    def _too_large(self, size_bytes: int | None) -> ApiError:
+        size = "larger" if size_bytes is None else f"{size_bytes} bytes"
+        limit = self.model.max_request_bytes
+        return ApiError(BODY_TOO_LARGE, f"The body is {size}; {self.model.served_id} takes {limit} bytes at most")
+
+
+async def render_message(
+    engine: Engine, message: MessagesRequest, caller: Caller, context: RequestContext
+) -> Rendered:
+    """The prompt as token ids; organizations don't share a prefix cache, since its timing would tell.
+
+    Raises:
+        ApiError: the prompt is too long, or the template refuses it.
+    """
+    with context.phases.measure("render"):
+        salt = hashlib.sha256(caller.org.encode()).hexdigest()
+        return await engine.render(_builder_for(engine.special_tokens).build_prompt(message, cache_salt=salt))
