@@ -70,5 +70,5 @@ def test_only_composition_roots_read_the_environment(path: Path) -> None:
         return
     for item in ast.walk(ast.parse(path.read_text())):
         if isinstance(item, ast.Attribute) and item.attr in ("environ", "getenv"):
-            # The adapter of vLLM writes the variables that vLLM reads; it takes no setting of ours from them.
-            assert names(path) == "node/engine/vllm_engine.py", f"{names(path)}:{item.lineno} reads the environment"
+            # This one writes the variables that vLLM reads; it takes no setting of ours from them.
+            assert names(path) == "node/engine/vllm_setup.py", f"{names(path)}:{item.lineno} reads the environment"
