@@ -12,6 +12,7 @@ import aiohttp
 from aiohttp import web
 
 from edge.auth.authenticate import Authenticator
+from edge.budget import BodyBudget, Lease
 from edge.forward import build_request_headers, join_timing
 from edge.relay import relay_answer
 from edge.routing import Route, Router
@@ -43,6 +44,7 @@ class Proxy:
         self._signing_key = signing_key
         self._settings = settings
         self._wall_clock = wall_clock
+        self._budget = BodyBudget(settings.max_bodies_bytes)
 
     def handler(self, scope: str, node_path: str | None = None) -> Handler:
         """A handler for callers with `scope`, answered by the node's `node_path`, or by its route of this name."""
@@ -52,21 +54,23 @@ class Proxy:
             with context.phases.measure("edge_auth"):
                 caller = await self._authenticator.authenticate(request.headers, scope)
             context.facts.update(org=caller.org, actor=caller.actor_id)
-            body = await self._read_body(request)
-            route = self._router.pick_route()
-            outgoing = self._build_outgoing(request, caller, route, node_path or request.path, body)
-            with context.phases.measure("edge_upstream"):
-                upstream = await self._client.send_request(route, outgoing)
+            with self._budget.lease() as lease:
+                body = await self._read_body(request, lease)
+                route = self._router.pick_route()
+                outgoing = self._build_outgoing(request, caller, route, node_path or request.path, body)
+                with context.phases.measure("edge_upstream"):
+                    upstream = await self._client.send_request(route, outgoing)
+            del body, outgoing  # a stream may last for minutes
             _refuse_rejection(upstream)
             context.upstream_timing = join_timing(upstream.headers)
             return await relay_answer(request, upstream, self._settings)
 
         return handle
 
-    async def _read_body(self, request: web.Request) -> bytes | None:
+    async def _read_body(self, request: web.Request, lease: Lease) -> bytes | None:
         if request.method == "GET":
             return None
-        return await read_body(request, self._settings.max_request_bytes, self._too_large)
+        return await read_body(request, self._settings.max_request_bytes, self._too_large, lease.add)
 
     def _too_large(self, announced_bytes: int | None) -> ApiError:
         size = "" if announced_bytes is None else f" of {announced_bytes} bytes"

@@ -23,6 +23,7 @@ class EdgeSection(Section):
         signing_key_file: Ed25519 private key in PEM, for node tokens; `b3os edge keygen` makes one.
         max_request_bytes: the edge's own cap on a body. It stands above the nodes' caps per model, whose refusal
             names the model's limit and comes in the node's shape.
+        max_bodies_bytes: all bodies that are held at once, until their nodes begin to answer.
         drain_s: how long running answers may go on after SIGTERM.
         connect_s, head_s, chunk_s: how long a node may take to accept, to begin its answer, and between two chunks.
         stalled_client_s: how long a client may take nothing before it is cut.
@@ -35,6 +36,7 @@ class EdgeSection(Section):
     nodes: dict[str, str] = Field(default_factory=lambda: {"n1": "http://127.0.0.1:7710"})
     signing_key_file: Path = Path(".b3os/keys/edge-private.pem")
     max_request_bytes: int = Field(33_554_432, ge=1024)
+    max_bodies_bytes: int = Field(268_435_456, ge=1024)
     drain_s: float = Field(30, ge=0)
     connect_s: float = Field(2, gt=0)
     head_s: float = Field(600, gt=0)

@@ -164,11 +164,17 @@ async def defer_continue(request: web.Request) -> None:
     del request
 
 
-async def read_body(request: web.Request, limit_bytes: int, too_large: Callable[[int | None], ApiError]) -> bytes:
+async def read_body(
+    request: web.Request,
+    limit_bytes: int,
+    too_large: Callable[[int | None], ApiError],
+    account: Callable[[int], None] = lambda size_bytes: None,
+) -> bytes:
     """Read the body, and no more of it than the limit.
 
     Args:
         too_large: makes the refusal from the size that the head announced, or None where it announced none.
+        account: is told the size of each piece that came, and may refuse it.
 
     Raises:
         ApiError: the body is compressed, too large, broken, or slow: no byte of it came for `BODY_SILENCE_S`
@@ -190,6 +196,7 @@ async def read_body(request: web.Request, limit_bytes: int, too_large: Callable[
                 size += len(chunk)
                 if size > limit_bytes:
                     raise too_large(None)
+                account(len(chunk))
                 chunks.append(chunk)
     except TimeoutError:
         raise ApiError(REQUEST_TIMEOUT, "the request body did not arrive in time") from None

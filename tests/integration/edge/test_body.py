@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import io
 import json
 from collections.abc import AsyncIterator
 
@@ -11,7 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tests.integration.edge.parts import MESSAGES, Edge, FakeNode
+from tests.integration.edge.parts import MESSAGES, Edge, FakeNode, make_key, running_edge
 
 CAP = 33_554_432
 
@@ -72,6 +73,22 @@ async def test_a_body_of_unknown_length_is_cut_at_the_cap(
         assert response.status == 413
         assert (await response.json())["error"]["code"] == "payload_too_large"
     assert node.requests == []
+
+
+async def test_bodies_that_are_too_much_together_have_to_come_back(edge_redis_url: str, node: FakeNode) -> None:
+    nodes = {node.id: f"http://127.0.0.1:{node.port}"}
+    async with (
+        running_edge(edge_redis_url, nodes, max_bodies_bytes=3 << 20) as edge,
+        aiohttp.ClientSession(edge.url) as client,
+    ):
+        headers = {"x-api-key": (await make_key(edge.store))[1].token}
+        async with client.post(MESSAGES, data=io.BytesIO(b" " * (4 << 20)), headers=headers) as response:
+            assert response.status == 503
+            assert (await response.json())["error"]["code"] == "node_unavailable"
+            assert response.headers["Retry-After"] == "1"
+        for _ in range(3):  # and nothing of it stays held
+            async with client.post(MESSAGES, data=io.BytesIO(b" " * (2 << 20)), headers=headers) as response:
+                assert response.status == 200
 
 
 async def test_a_zip_bomb_is_not_unpacked(client: aiohttp.ClientSession, node: FakeNode, key: str) -> None:

@@ -16,7 +16,8 @@ from aiohttp import web
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from edge.signing import create_key_files
-from tests.integration.edge.parts import MESSAGES, SIGNING_KEY, START, STOP, FakeNode, free_port, until
+from tests.integration.edge.parts import MESSAGES, SIGNING_KEY, START, STOP, FakeNode, until
+from tests.redis_server import free_port
 
 MAX_RESIDENT_BYTES = 80 << 20
 

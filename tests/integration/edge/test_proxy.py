@@ -18,11 +18,11 @@ from tests.integration.edge.parts import (
     Answer,
     Edge,
     FakeNode,
-    free_port,
     make_key,
     running_edge,
     running_node,
 )
+from tests.redis_server import free_port
 
 REFUSAL = {"type": "error", "error": {"type": "invalid_request_error", "message": "x"}}
 
