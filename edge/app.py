@@ -15,13 +15,13 @@ from redis.exceptions import RedisError
 from edge.auth.invalidations import Invalidations
 from edge.proxy import Proxy
 from edge.routing import NodeDirectory
-from shared.web import Render, build_app, defer_continue, render_openai, render_problem
+from shared.web import Render, build_app, render_openai, render_problem
 
 PREFIX = "/v1/infer"
 
 
 def build_edge_app(proxy: Proxy) -> web.Application:
-    """The public application. 100-continue is said by the handlers, once credentials and length are accepted."""
+    """The public application."""
     app = build_app(_choose_render)
     messages = f"{PREFIX}/v1/messages"
     for path, node_path in (
@@ -29,10 +29,10 @@ def build_edge_app(proxy: Proxy) -> web.Application:
         (f"{PREFIX}/messages", messages),  # where the Vercel AI SDK asks, given the one base URL
         (f"{messages}/count_tokens", f"{messages}/count_tokens"),
     ):
-        app.router.add_post(path, proxy.handler("infer:run", node_path), expect_handler=defer_continue)
-    for path in ("models", "models/{id:.+}", "v1/models", "v1/models/{id:.+}"):
+        app.router.add_post(path, proxy.handler("infer:run", node_path))
+    for path in ("models", r"models/{id:[\s\S]+}", "v1/models", r"v1/models/{id:[\s\S]+}"):
         handler = proxy.handler("models:read")
-        app.router.add_get(f"{PREFIX}/{path}", handler, allow_head=False, expect_handler=defer_continue)
+        app.router.add_get(f"{PREFIX}/{path}", handler, allow_head=False)
     app.router.add_route("HEAD", PREFIX, say_hello)
     return app
 

@@ -16,7 +16,7 @@ from node.models import ModelsHandler
 from node.receive import Receiver
 from node.sse import PING_AFTER_S
 from shared.operator import build_operator_app
-from shared.web import build_app, defer_continue, render_anthropic
+from shared.web import build_app, render_anthropic
 
 
 def build_node_app(
@@ -28,12 +28,12 @@ def build_node_app(
     messages = MessagesHandler(node_id, receiver, supervisor, ping_after_s)
     count_tokens = CountTokensHandler(receiver, supervisor)
     models = ModelsHandler(receiver, gate, supervisor, int(time.time()))
-    app.router.add_post("/v1/infer/v1/messages", messages.__call__, expect_handler=defer_continue)
-    app.router.add_post("/v1/infer/v1/messages/count_tokens", count_tokens.__call__, expect_handler=defer_continue)
+    app.router.add_post("/v1/infer/v1/messages", messages.__call__)
+    app.router.add_post("/v1/infer/v1/messages/count_tokens", count_tokens.__call__)
     app.router.add_get("/v1/infer/models", models.openai_list)
-    app.router.add_get("/v1/infer/models/{id:.+}", models.openai_one)
+    app.router.add_get(r"/v1/infer/models/{id:[\s\S]+}", models.openai_one)
     app.router.add_get("/v1/infer/v1/models", models.anthropic_list)
-    app.router.add_get("/v1/infer/v1/models/{id:.+}", models.anthropic_one)
+    app.router.add_get(r"/v1/infer/v1/models/{id:[\s\S]+}", models.anthropic_one)
     return app
 
 

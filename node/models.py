@@ -93,5 +93,5 @@ class ModelsHandler:
 
 
 def _check_limit(text: str | None) -> None:
-    if text is not None and not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MAX_PAGE):
+    if text is not None and not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= MAX_PAGE):
         raise ApiError(INVALID_REQUEST, f"limit: must be a number from 1 to {MAX_PAGE}", param="limit")

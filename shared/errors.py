@@ -78,7 +78,7 @@ class ApiError(Exception):
 
 LONGEST_MESSAGE = 600
 LONGEST_PARAM = 200
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 def safe_text(text: str, longest: int) -> str:

@@ -8,23 +8,34 @@ says so when they change.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
-from aiohttp import web
+from aiohttp import HttpVersion11, StreamReader, web
+from aiohttp.http import RawRequestMessage
+from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import RequestHandler, _ErrInfo
+from multidict import CIMultiDict, CIMultiDictProxy
 
 from shared.errors import INVALID_REQUEST, ApiError, internal_error
-from shared.web import Render, RequestContext, stamp
+from shared.web import EXPECTS_CONTINUE, Render, RequestContext, stamp
 
 MAX_PIPELINED = 8
 """Requests that may wait on a connection. At 32 aiohttp stops reading, and no longer sees that a client has left."""
+MAX_TAIL_BYTES = 4096
+"""Bytes that may follow a request for an upgrade, which is never granted."""
 _log = logging.getLogger("b3os.http")
 
 
 class ContractHandler(RequestHandler):
     """One connection."""
 
-    __slots__ = ()
+    __slots__ = ("_newest_body",)
+
+    def __init__(self, *args: Any, **kw: Any) -> None:
+        """As aiohttp's."""
+        super().__init__(*args, **kw)
+        self._newest_body: StreamReader = EMPTY_PAYLOAD
 
     def handle_error(
         self,
@@ -49,19 +60,29 @@ class ContractHandler(RequestHandler):
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """The kind of fault only: the text of aiohttp's exceptions holds what the client sent."""
         fault = kw.get("exc_info")
-        _log.warning(str(args[0]) % args[1:], extra={"facts": {"cause": type(fault).__name__}})
+        text = "unreadable request" if isinstance(fault, web.RequestPayloadError) else str(args[0]) % args[1:]
+        _log.warning(text, extra={"facts": {"cause": type(fault).__name__}})
 
     def data_received(self, data: bytes) -> None:
-        """Tell a handler that reads a body at once when the rest of it can't be read."""
+        """Keep two promises: a body that breaks is refused at once, and a client that leaves is noticed."""
+        known = len(self._messages)
         super().data_received(data)
-        if not self._messages:
-            return
-        if len(self._messages) > MAX_PIPELINED:
+        for message, body in list(self._messages)[known:]:
+            if not isinstance(message, _ErrInfo):
+                self._newest_body = body
+            elif not self._newest_body.is_eof():
+                self._newest_body.set_exception(web.RequestPayloadError("the body can't be read"))
+        if self._is_deaf():
             self.force_close()
-        elif isinstance(self._messages[-1][0], _ErrInfo) and self._current_request is not None:
-            body = self._current_request.content
-            if not body.is_eof():
-                body.set_exception(web.RequestPayloadError("the body can't be read"))
+
+    def _is_deaf(self) -> bool:
+        """Whether so much waits behind a running request that aiohttp stops reading, and sees no end of it."""
+        waiting, running = len(self._messages), self._current_request is not None
+        return (
+            waiting > MAX_PIPELINED
+            or (running and waiting > 0 and self._reading_paused)
+            or len(self._message_tail) > MAX_TAIL_BYTES
+        )
 
 
 class ContractServer(web.Server):
@@ -71,7 +92,7 @@ class ContractServer(web.Server):
         """Take over what an application made, and answer in the shape that `render` gives."""
         super().__init__(
             server.request_handler,
-            request_factory=server.request_factory,
+            request_factory=_without_expect(server.request_factory),
             handler_cancellation=server.handler_cancellation,
             loop=server._loop,  # noqa: SLF001
             **server._kwargs,  # noqa: SLF001
@@ -81,6 +102,21 @@ class ContractServer(web.Server):
     def __call__(self) -> ContractHandler:
         """One connection's handler."""
         return ContractHandler(self, loop=self._loop, **self._kwargs)
+
+
+def _without_expect(make: Callable[..., web.BaseRequest]) -> Callable[..., web.BaseRequest]:
+    """aiohttp answers `Expect` before any code of ours, even where there is no route: only `read_body` shall."""
+
+    def make_request(message: RawRequestMessage, *args: Any) -> web.BaseRequest:
+        if "Expect" not in message.headers:
+            return make(message, *args)
+        headers = CIMultiDict(message.headers)
+        expected = [value.lower() for value in headers.popall("Expect")]
+        request = make(message._replace(headers=CIMultiDictProxy(headers)), *args)
+        request[EXPECTS_CONTINUE] = "100-continue" in expected and message.version >= HttpVersion11
+        return request
+
+    return make_request
 
 
 class ContractRunner(web.AppRunner):

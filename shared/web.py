@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 import orjson
-from aiohttp import HttpVersion11, web
+from aiohttp import web
 
 from shared.errors import (
     INVALID_REQUEST,
@@ -54,6 +54,8 @@ class RequestContext:
 
 
 CONTEXT: web.RequestKey[RequestContext] = web.RequestKey("context", RequestContext)
+EXPECTS_CONTINUE: web.RequestKey[bool] = web.RequestKey("expects_continue", bool)
+"""The client waits for a 100 before it sends the body: `read_body` says it, once credentials and length are good."""
 
 
 def json_response(
@@ -159,11 +161,6 @@ def stamp(response: web.StreamResponse, context: RequestContext) -> None:
     )
 
 
-async def defer_continue(request: web.Request) -> None:
-    """An expect handler that says nothing: `read_body` says 100 once credentials and length are accepted."""
-    del request
-
-
 async def read_body(
     request: web.Request,
     limit_bytes: int,
@@ -185,7 +182,7 @@ async def read_body(
     announced = request.content_length
     if announced is not None and announced > limit_bytes:
         raise too_large(announced)
-    if request.headers.get("Expect", "").lower() == "100-continue" and request.version >= HttpVersion11:
+    if request.get(EXPECTS_CONTINUE):
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
     chunks: list[bytes] = []

@@ -24,8 +24,8 @@ MAX_FIELDS = 64
 MAX_BRACKETS = 500_000
 """Opening brackets in a body, inside strings too. Reading JSON holds the event loop: 3 million arrays took it 1 s."""
 
-_NULLABLE = ("tool_choice", "tools")
-"""Fields of the seed that may be null, which means unset; this node does not take any other value of them yet."""
+_EMPTY_IS_UNSET = ("tools", "mcp_servers")
+"""Lists that agents send empty; this node does not take any other value of them yet."""
 _THREAD_UNSUPPORTED = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
 """On these details the SDKs' tool runners send the whole conversation again, without `thread`."""
 
@@ -34,6 +34,7 @@ _WORDS = {  # where pydantic's speak of Python
     "model_type": "Input should be an object",
     "model_attributes_type": "Input should be an object",
     "dict_type": "Input should be an object",
+    "content_type": "Input should be a string or a list of content blocks",
     "too_short": "At least one item is required",
 }
 
@@ -54,10 +55,8 @@ def parse_request(body: bytes) -> MessagesRequest:
 
 
 def _parse(fields: dict[str, Any]) -> MessagesRequest:
-    for name in _NULLABLE:
-        if name in fields and fields[name] is None:
-            del fields[name]
-    if fields.get("thread") is not None:
+    fields = {name: value for name, value in fields.items() if value is not None and not _is_unset(name, value)}
+    if "thread" in fields:
         raise _not_permitted("thread", details=_THREAD_UNSUPPORTED)
     _check_counts(fields)
     try:
@@ -68,6 +67,10 @@ def _parse(fields: dict[str, Any]) -> MessagesRequest:
         raise _not_permitted(_path(unknown))
     _check_contents(request)
     return request
+
+
+def _is_unset(name: str, value: Any) -> bool:
+    return name in _EMPTY_IS_UNSET and value == []
 
 
 def list_faults(error: ValidationError) -> list[ErrorDetails]:
@@ -111,13 +114,14 @@ def _items(value: Any) -> list[Any]:
 
 
 def _find_unknown(value: Any) -> list[str | int] | None:
-    """The path of the first field that no type knows.
+    """The path of the first field that no type knows; null is no value, here as everywhere.
 
     Pydantic could refuse these itself, but would make an error of each before we see the first.
     """
     if isinstance(value, Wire):
-        if value.model_extra:
-            return [next(iter(value.model_extra))]
+        for name, extra in (value.model_extra or {}).items():
+            if extra is not None:
+                return [name]
         steps: Iterable[tuple[str | int, Any]] = ((name, getattr(value, name)) for name in type(value).model_fields)
     elif isinstance(value, list):
         steps = enumerate(value)
@@ -135,6 +139,8 @@ def _refusal(fault: ErrorDetails) -> ApiError:
     if kind == "literal_error" and path.endswith((".type", ".keep")) and isinstance(value, str):
         expected = fault.get("ctx", {}).get("expected", "another value")
         return ApiError(UNSUPPORTED_PARAMETER, f"{path}: this node takes {expected} only", param=path)
+    if fault["loc"][-1:] == ("#string",):
+        kind = "content_type"
     return ApiError(INVALID_REQUEST, f"{path}: {_WORDS.get(kind, fault['msg'])}", param=path)
 
 

@@ -29,10 +29,10 @@ class Server:
         self.port, self.running = port, 0
 
     async def handle(self, request: web.Request) -> web.Response:
-        body = await read_body(request, 1000, lambda _: ApiError(BODY_TOO_LARGE, "too large"))
+        body = await read_body(request, 1_000_000, lambda _: ApiError(BODY_TOO_LARGE, "too large"))
         self.running += 1
         try:
-            await asyncio.sleep(60 if body == b"sleep" else 0)
+            await asyncio.sleep({b"sleep": 60, b"wait": 0.3}.get(body, 0))
         finally:
             self.running -= 1
         return json_response({"size": len(body)})
@@ -95,10 +95,107 @@ async def test_what_is_not_http_gets_a_body_of_the_contract(
     assert "127.0.0.1" not in logged
 
 
-async def test_a_body_that_breaks_is_refused_at_once(server: Server) -> None:
-    head = POST + b"Transfer-Encoding: chunked\r\n\r\n"
-    status, _, body = await server.exchange(head + b"5\r\nabcde\r\n", b"ZZZ\r\n")
+CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (CHUNKED + b"5\r\nabcde\r\n", b"ZZZ\r\n"),
+        (CHUNKED, b"ZZ\r\n"),
+        (CHUNKED + b"ZZ\r\n",),
+        (CHUNKED + b"2\r\nab\r\n0\r\nbad trailer\r\n\r\n",),
+    ],
+)
+async def test_a_body_that_breaks_is_refused_at_once(server: Server, parts: tuple[bytes, ...]) -> None:
+    status, _, body = await server.exchange(*parts)
     assert (status, json.loads(body)["error"]["code"]) == (400, "invalid_request")
+
+
+async def test_a_body_that_breaks_behind_another_request_is_refused_at_once(server: Server) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    for part in (POST + b"Content-Length: 4\r\n\r\nwait" + CHUNKED, b"ZZ\r\n"):
+        writer.write(part)
+        await asyncio.sleep(0.02)
+    async with asyncio.timeout(5):
+        answers = await reader.read()
+    writer.close()
+    assert answers.count(b"HTTP/1.1 200") == answers.count(b"HTTP/1.1 400") == 1
+
+
+async def test_many_bodies_that_break_at_once_are_all_refused(server: Server) -> None:
+    async def broken() -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(CHUNKED)
+        await asyncio.sleep(0.001)
+        writer.write(b"ZZ\r\n")
+        status = int((await reader.readuntil(b"\r\n")).split()[1])
+        writer.close()
+        return status
+
+    async with asyncio.timeout(20):
+        assert set(await asyncio.gather(*(broken() for _ in range(200)))) == {400}
+
+
+@pytest.mark.parametrize("path", [b"/echo", b"/nowhere"])
+async def test_an_expectation_that_nobody_knows_is_ignored(server: Server, path: bytes) -> None:
+    head = b"POST " + path + b" HTTP/1.1\r\n" + HOST + b"Expect: " + SECRET + b"\r\nContent-Length: 2\r\n\r\nab"
+    status, headers, body = await server.exchange(head)
+    assert (status, headers["content-type"]) == (200 if path == b"/echo" else 404, "application/json")
+    assert SECRET not in body
+
+
+async def test_nobody_is_asked_to_continue_where_there_is_no_route(server: Server) -> None:
+    head = b"POST /nowhere HTTP/1.1\r\n" + HOST + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n"
+    assert (await server.exchange(head))[0] == 404
+
+
+SLEEP = POST + b"Content-Length: 5\r\n\r\nsleep"
+UPGRADE = SLEEP.replace(HOST, HOST + b"Connection: Upgrade\r\nUpgrade: websocket\r\n")
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        SLEEP,
+        SLEEP * (MAX_PIPELINED * 5),
+        SLEEP + POST + b"Content-Length: 5000000\r\n\r\n" + b" " * 5_000_000,
+        UPGRADE + b"x" * 300_000,
+    ],
+    ids=["plain", "pipelined", "large body behind", "upgrade"],
+)
+async def test_a_client_that_leaves_is_noticed_whatever_else_it_sent(server: Server, sent: bytes) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(sent)
+    await asyncio.sleep(0.3)
+    writer.transport.abort()
+    async with asyncio.timeout(1):
+        while server.running:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_few_pipelined_requests_are_answered_in_order(server: Server) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"".join(POST + b"Content-Length: %d\r\n\r\n" % size + b"a" * size for size in range(1, 7)))
+    sizes = []
+    async with asyncio.timeout(5):
+        for _ in range(6):
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+            sizes.append(json.loads(await reader.readexactly(length))["size"])
+    writer.close()
+    assert sizes == [1, 2, 3, 4, 5, 6]
+
+
+async def test_large_bodies_on_one_connection_are_read(server: Server) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    for _ in range(3):
+        writer.write(POST + b"Content-Length: 900000\r\n\r\n" + b" " * 900_000)
+        async with asyncio.timeout(5):
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+            assert json.loads(await reader.readexactly(length)) == {"size": 900_000}
+    writer.close()
 
 
 @pytest.mark.parametrize("coding", [b"gzip", b"br", b"foo", b"gzip, gzip"])
@@ -107,17 +204,6 @@ async def test_a_compressed_body_is_refused_unread(server: Server, coding: bytes
         POST + b"Content-Encoding: " + coding + b"\r\nContent-Length: 3\r\n\r\nabc"
     )
     assert (status, json.loads(body)["error"]["code"]) == (415, "unsupported_media_type")
-
-
-async def test_a_client_that_pipelines_and_leaves_is_noticed(server: Server) -> None:
-    request = POST + b"Content-Length: 5\r\n\r\nsleep"
-    _, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    writer.write(request * (MAX_PIPELINED * 5))
-    await asyncio.sleep(0.2)
-    writer.close()
-    async with asyncio.timeout(1):
-        while server.running:
-            await asyncio.sleep(0.01)
 
 
 async def test_an_honest_request_passes(server: Server) -> None:

@@ -135,7 +135,7 @@ def test_a_missing_field_is_named(name: str) -> None:
     ("changes", "param"),
     [
         ({"nonsense": 1}, "nonsense"),
-        ({"tools": []}, "tools"),
+        ({"tools": [{"name": "f", "input_schema": {}}]}, "tools"),
         ({"container": "c"}, "container"),
         ({"messages": [{"role": "user", "content": "Hi", "extra": 1}]}, "messages.0.extra"),
         (
@@ -212,7 +212,7 @@ def test_names_that_a_caller_made_up_are_told_back_short_and_harmless() -> None:
     assert code == "unsupported_parameter"
     assert len(message) < 300
     assert message.endswith(": Extra inputs are not permitted")
-    assert refusal(**{"a\u202eb\x1b[2J": 1})[1] == "a\ufffdb\ufffd[2J"
+    assert refusal(**{"a\u202eb\x1b[2J\u061c": 1})[1] == "a\ufffdb\ufffd[2J\ufffd"
 
 
 @pytest.mark.parametrize("name", ["#x", "#string", "#"])
@@ -250,6 +250,22 @@ IGNORED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", IGNORED)
 def test_what_is_accepted_and_ignored_is_listed_by_name(name: str) -> None:
     assert list_ignored(parse_request(orjson.dumps(VALID | IGNORED[name]))) == [name]
+
+
+@pytest.mark.parametrize("name", ["container", "inference_geo", "speed", "diagnostics", "thread", "mcp_servers"])
+def test_null_is_no_value_of_a_field_that_only_sdks_know(name: str) -> None:
+    assert parse_request(orjson.dumps(VALID | {name: None})).max_tokens == 5
+    with pytest.raises(ApiError):
+        parse_request(orjson.dumps(VALID | {name: {"a": 1}}))
+
+
+@pytest.mark.parametrize("name", ["tools", "mcp_servers"])
+def test_an_empty_list_asks_for_nothing(name: str) -> None:
+    assert parse_request(orjson.dumps(VALID | {name: []})) == parse_request(orjson.dumps(VALID))
+
+
+def test_null_in_a_nested_field_is_unset_too() -> None:
+    assert parse_request(orjson.dumps(VALID | {"output_config": {"format": None, "effort": None}})).max_tokens == 5
 
 
 def test_nothing_is_listed_for_a_plain_request() -> None:
