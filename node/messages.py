@@ -112,8 +112,9 @@ class Answer:
     def _note_first_token(self, started: Piece) -> None:
         phases = self._context.phases
         self._first_ms = phases.elapsed_ms()
-        if isinstance(started, Started) and started.queue_ms is not None:
+        if isinstance(started, Started) and started.queue_ms is not None and started.prefill_ms is not None:
             phases.add("queue", started.queue_ms)
+            phases.add("prefill", started.prefill_ms)
         if self._is_stream:
             phases.add("ttft", self._first_ms)
 

@@ -44,6 +44,7 @@ class RequestContext:
         upstream_timing: the `Server-Timing` of the node that answered, for the edge to append its own phases to.
         facts: further fields of the log line; never prompts, answers, keys or addresses of callers.
         headers: further headers of the answer, whatever it will be.
+        has_begun: whether a head was written, after which no other answer can be given.
     """
 
     request_id: str = field(default_factory=new_request_id)
@@ -51,6 +52,7 @@ class RequestContext:
     upstream_timing: str | None = None
     facts: dict[str, object] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
+    has_begun: bool = False
 
 
 CONTEXT: web.RequestKey[RequestContext] = web.RequestKey("context", RequestContext)
@@ -105,22 +107,30 @@ def _observe(
         try:
             try:
                 response = await handler(request)
-            except ApiError as error:
-                context.facts["code"] = error.condition.code
-                response = choose_render(request)(error, context.request_id)
-            except web.HTTPException as error:
-                response = choose_render(request)(_framework_error(request, error), context.request_id)
             except (ConnectionError, TimeoutError):
                 raise
-            except Exception:
-                _log.exception("unhandled")
-                response = choose_render(request)(internal_error(context.request_id), context.request_id)
+            except Exception as error:
+                refusal = _refusal_of(request, error, context.request_id)
+                context.facts["code"] = refusal.condition.code
+                if context.has_begun:  # a second head would land in the body of the first
+                    raise ConnectionResetError("an answer was begun already") from error
+                response = choose_render(request)(refusal, context.request_id)
             status = response.status
             return response
         finally:
             _log.log(log_level, "request", extra={"facts": _facts(request, context, status)})
 
     return observe
+
+
+def _refusal_of(request: web.Request, error: Exception, request_id: str) -> ApiError:
+    """What the caller hears of it; a fault of ours goes to the log."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, web.HTTPException):
+        return _framework_error(request, error)
+    _log.exception("unhandled", exc_info=error)
+    return internal_error(request_id)
 
 
 def _framework_error(request: web.Request, error: web.HTTPException) -> ApiError:
@@ -146,7 +156,9 @@ def _facts(request: web.Request, context: RequestContext, status: int) -> dict[s
 
 async def _add_headers(request: web.Request, response: web.StreamResponse) -> None:
     """Runs right before the head is written, for whole bodies and streams alike."""
-    stamp(response, request.get(CONTEXT) or RequestContext())
+    context = request.get(CONTEXT) or RequestContext()
+    context.has_begun = True
+    stamp(response, context)
 
 
 def stamp(response: web.StreamResponse, context: RequestContext) -> None:

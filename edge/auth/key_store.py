@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -58,17 +58,6 @@ class KeyRecord:
         return self.status == "active" and self.org_is_active and in_time
 
 
-class KeyStore(Protocol):
-    """What authentication asks of a store."""
-
-    async def fetch_key(self, digest: str) -> KeyRecord | None:
-        """The key of this SHA-256, or None.
-
-        Raises:
-            StoreUnavailable: the store does not answer within about `LOOKUP_S`.
-        """
-
-
 def is_name(text: str) -> bool:
     """Whether `text` may name an organization or a project."""
     return _NAME.fullmatch(text) is not None
@@ -81,7 +70,11 @@ class RedisKeyStore:
         self._redis = redis
 
     async def fetch_key(self, digest: str) -> KeyRecord | None:
-        """See `KeyStore`. Two reads, since the organization is not known before the key is."""
+        """The key of this SHA-256, or None. Two reads, since the organization is not known before the key is.
+
+        Raises:
+            StoreUnavailable: the store does not answer within about `LOOKUP_S`.
+        """
         try:
             async with asyncio.timeout(LOOKUP_S):
                 return await self._read_key(digest)

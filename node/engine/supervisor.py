@@ -90,5 +90,9 @@ class Supervisor:
 
     async def _discard(self) -> None:
         engine, self._engine = self._engine, None
-        if engine is not None:
+        if engine is None:
+            return
+        try:
             await engine.shutdown()
+        except Exception:  # a dead engine may not end well; the next one must start all the same
+            _log.exception("the engine did not shut down")

@@ -34,6 +34,8 @@ class StopMatcher:
 
         After a match nothing more may be fed. The sequence itself is never part of the text.
         """
+        if not self._next:
+            return text, None
         data = self._held + text
         state = self._state
         for position in range(len(self._held), len(data)):

@@ -9,7 +9,7 @@ import signal
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,9 @@ QUESTION = "What is the capital of France?"
 
 
 @pytest.fixture(scope="module")
-def client(dev_vllm: DevStack) -> Anthropic:
-    return Anthropic(base_url=dev_vllm.base_url, auth_token=dev_vllm.api_key, max_retries=0)
+def client(dev_vllm: DevStack) -> Iterator[Anthropic]:
+    with Anthropic(base_url=dev_vllm.base_url, auth_token=dev_vllm.api_key, max_retries=0) as client:
+        yield client
 
 
 def readiness(stack: DevStack) -> dict[str, Any]:

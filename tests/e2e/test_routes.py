@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from collections.abc import Iterator
 
 import aiohttp
 import anthropic
@@ -15,8 +16,9 @@ from tests.e2e.stack import DevStack
 
 
 @pytest.fixture
-def client(dev_scripted: DevStack) -> Anthropic:
-    return Anthropic(base_url=dev_scripted.base_url, auth_token=dev_scripted.api_key, max_retries=0)
+def client(dev_scripted: DevStack) -> Iterator[Anthropic]:
+    with Anthropic(base_url=dev_scripted.base_url, auth_token=dev_scripted.api_key, max_retries=0) as client:
+        yield client
 
 
 def test_models_are_listed_and_found_by_an_id_with_a_slash(client: Anthropic) -> None:

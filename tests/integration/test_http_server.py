@@ -37,6 +37,12 @@ class Server:
             self.running -= 1
         return json_response({"size": len(body)})
 
+    async def break_off(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"begun")
+        raise RuntimeError("a fault of ours")
+
     async def exchange(self, *parts: bytes, within_s: float = 5) -> tuple[int, dict[str, str], bytes]:
         """Send, wait a moment between the parts, and read the first answer."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -57,6 +63,7 @@ async def server() -> AsyncIterator[Server]:
     server = Server(free_port())
     app = build_app(lambda request: render_openai)
     app.router.add_post("/echo", server.handle)
+    app.router.add_get("/broken", server.break_off)
     async with serving([Site(app, render_openai, "127.0.0.1", server.port)], drain_s=0):
         yield server
 
@@ -148,6 +155,29 @@ async def test_an_expectation_that_nobody_knows_is_ignored(server: Server, path:
 async def test_nobody_is_asked_to_continue_where_there_is_no_route(server: Server) -> None:
     head = b"POST /nowhere HTTP/1.1\r\n" + HOST + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n"
     assert (await server.exchange(head))[0] == 404
+
+
+async def test_a_body_that_stops_coming_is_a_408(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.web.BODY_SILENCE_S", 0.2)
+    status, headers, body = await server.exchange(POST + b"Content-Length: 9\r\n\r\nab")
+    assert (status, json.loads(body)["error"]["code"]) == (408, "request_timeout")
+    assert "x-should-retry" not in headers
+
+
+async def test_a_body_that_drips_is_a_408_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.web.BODY_TOTAL_S", 0.3)
+    status, *_ = await server.exchange(POST + b"Content-Length: 99\r\n\r\n", *[b"a"] * 12)
+    assert status == 408
+
+
+async def test_a_fault_after_the_head_never_writes_a_second_one(server: Server) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET /broken HTTP/1.1\r\n" + HOST + b"\r\n")
+    async with asyncio.timeout(5):
+        answer = await reader.read()
+    writer.close()
+    assert answer.count(b"HTTP/1.1") == 1
+    assert answer.endswith(b"begun\r\n")
 
 
 SLEEP = POST + b"Content-Length: 5\r\n\r\nsleep"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from edge.auth.credentials import SCANNER_PATTERN, mint_credential
 from edge.settings import EdgeSettings
 from node.settings import NodeSettings
 from shared import errors
@@ -41,6 +42,11 @@ def test_every_setting_is_documented_with_its_default(settings: type[EdgeSetting
             default = json.dumps(default) if isinstance(default, dict) and default else default
             shown = f"`{default}`" if default not in (None, {}) else ""
             assert re.search(rf"^\| `{variable}` \| {re.escape(shown)} ?\|", text, re.MULTILINE), (variable, shown)
+
+
+def test_the_pattern_for_secret_scanners_is_the_one_that_keys_have() -> None:
+    assert f"`{SCANNER_PATTERN}`" in read("SECURITY.md")
+    assert re.search(SCANNER_PATTERN, f"key={mint_credential().token};")
 
 
 def test_the_documents_name_only_files_that_exist() -> None:
