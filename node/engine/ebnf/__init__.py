@@ -1,0 +1,1 @@
+"""Forms as rules of a grammar in xgrammar's EBNF."""
