@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 from shared.settings import Section
 
 MODEL_ID = r"^b3os/[a-z0-9][a-z0-9._-]{0,63}$"
+_NAMESERVER = re.compile(
+    r"(?:\[(?P<bracketed>[0-9A-Fa-f:.]+)\]|(?P<v4>[0-9.]+))(?::(?P<port>[0-9]{1,5}))?|(?P<v6>[0-9A-Fa-f:.]+)"
+)
 
 
 class NodeSection(Section):
@@ -59,8 +64,76 @@ class ModelSection(Section):
     engine: dict[str, Any] = Field(default_factory=dict)
 
 
+class EgressSection(Section):
+    """How images are fetched from URLs. The defaults are the production's; tests change only what stands here.
+
+    Attributes:
+        environment: `B3OS_ENV`; only `dev` and `test` may open private networks.
+        nameservers: `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`; none means the system's.
+        allow_networks: networks that are fetched from whatever the guard's tables say.
+        deny_networks: networks that are never fetched from: this node's public address if it is behind a NAT, its
+            sisters and edges, and a NAT64 prefix of the site.
+        ca_file: the only roots that count, in PEM; none means the system's.
+        ports: what URLs may name.
+        step_s: longest for DNS, for TCP and TLS together, and between two reads.
+        total_s: longest for one image: waiting for its turn, every redirect and the last byte.
+    """
+
+    env_aliases: ClassVar[Mapping[str, str]] = {"B3OS_ENV": "environment"}
+
+    environment: str = "production"
+    nameservers: list[str] = Field(default_factory=list)
+    allow_networks: list[IPv4Network | IPv6Network] = Field(default_factory=list)
+    deny_networks: list[IPv4Network | IPv6Network] = Field(default_factory=list)
+    ca_file: Path | None = None
+    ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default_factory=lambda: [443], min_length=1)
+    step_s: float = Field(3, gt=0, le=60)
+    total_s: float = Field(10, gt=0, le=120)
+    max_image_bytes: int = Field(10_485_760, ge=1024, le=104_857_600)
+    max_redirects: int = Field(3, ge=0, le=10)
+
+    @field_validator("allow_networks")
+    @classmethod
+    def _only_where_no_stranger_calls(
+        cls, networks: list[IPv4Network | IPv6Network], info: ValidationInfo
+    ) -> list[IPv4Network | IPv6Network]:
+        if networks and info.data.get("environment") not in ("dev", "test"):
+            raise ValueError(
+                "would let any caller reach these networks through this node; it is for tests, so B3OS_ENV has to be "
+                "dev or test"
+            )
+        return networks
+
+    @field_validator("nameservers")
+    @classmethod
+    def _are_nameservers(cls, nameservers: list[str]) -> list[str]:
+        for text in nameservers:
+            if not _is_nameserver(text):
+                raise ValueError(f"{text!r} is not ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT")
+        return nameservers
+
+    @field_validator("ca_file")
+    @classmethod
+    def _is_file(cls, path: Path | None) -> Path | None:
+        if path is not None and not path.is_file():
+            raise ValueError(f"{path} is not a file")
+        return path
+
+
+def _is_nameserver(text: str) -> bool:
+    form = _NAMESERVER.fullmatch(text)
+    if form is None:
+        return False
+    try:
+        (IPv4Address if form["v4"] else IPv6Address)(form["v4"] or form["bracketed"] or form["v6"])
+    except ValueError:
+        return False
+    return form["port"] is None or 1 <= int(form["port"]) <= 65535
+
+
 class NodeSettings(BaseModel):
     """All that a node reads."""
 
     node: NodeSection
     model: ModelSection
+    egress: EgressSection

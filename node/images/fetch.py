@@ -1,0 +1,237 @@
+"""Image URLs of a request to bytes, without ever going where a stranger must not send this node.
+
+Decides the order of the checks and what bounds a fetch: time, bytes, redirects, how many at once. The checks are
+elsewhere: `url`, `names`, `address`, `dial`, `answer`. Must not know blocks, callers or decoding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from node.images.address import AddressRules
+from node.images.answer import AnswerReader, Image, Redirect
+from node.images.dial import Dialer, build_tls_context
+from node.images.names import Names
+from node.images.url import Target, parse_url, resolve_redirect
+from node.images.verdict import PASSING, EgressCounts, EgressRefused, Verdict
+from node.settings import EgressSection
+from shared.errors import ApiError
+
+MAX_URLS = 20
+MAX_FETCHES_OF_A_REQUEST = 4
+MAX_FETCHES = 16
+READ_BYTES = 8_192
+"""What is parsed without a break: about 20 ms for the worst of answers, under 1 ms for an image."""
+_log = logging.getLogger("b3os.egress")
+T = TypeVar("T")
+
+
+class ByteMeter(Protocol):
+    """Whoever pays for remote bytes."""
+
+    async def charge(self, count: int) -> None:
+        """Note bytes that have arrived, wanted or not; 0 before a packet leaves, so that who has nothing left asks
+        for nothing.
+
+        Raises:
+            ApiError: the budget is spent; the fetch ends with it.
+        """
+
+
+class Unmetered:
+    """Nobody pays."""
+
+    async def charge(self, count: int) -> None:
+        """Note nothing."""
+
+
+@dataclass(slots=True)
+class _Trail:
+    """One fetch, for its log line: where it went, never which path, since paths hold signatures."""
+
+    started_s: float
+    hop: int = 0
+    hosts: list[str] = field(default_factory=list)
+    addresses: dict[str, str] = field(default_factory=dict)
+    received_bytes: int = 0
+
+
+class EgressGuard:
+    """Fetches images for strangers. Make it where a loop runs, and close it."""
+
+    def __init__(
+        self,
+        settings: EgressSection,
+        counts: EgressCounts | None = None,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Read the certificates and start the DNS client.
+
+        Raises:
+            OSError: the certificates can't be read.
+        """
+        self._settings = settings
+        self._clock = clock
+        self._rules = AddressRules(allow=settings.allow_networks, deny=settings.deny_networks)
+        self._dialer = Dialer(self._rules, build_tls_context(settings.ca_file), settings.step_s)
+        self._names = Names(settings.nameservers, settings.step_s)
+        self._gate = asyncio.Semaphore(MAX_FETCHES)
+        self._parsing = asyncio.Lock()
+        # Framing and heads may take an eighth on top of the image; beyond that, bytes are noise.
+        self._max_received_bytes = settings.max_image_bytes * 9 // 8 + 131_072
+        self.counts = EgressCounts() if counts is None else counts
+
+    @property
+    def lookups(self) -> int:
+        """Names asked of DNS so far: one a hop, so that no second answer can differ from the vetted one."""
+        return self._names.lookups
+
+    async def close(self) -> None:
+        """End the DNS client."""
+        await self._names.close()
+
+    async def fetch_all(
+        self, urls: Iterable[str], use: Callable[[str, bytes], Awaitable[T]], meter: ByteMeter | None = None
+    ) -> dict[str, T]:
+        """Fetch the URLs of one request, each once, and hand each image to `use` as soon as it is there.
+
+        Images are used in the lane that fetched them, so that a request holds no more of them than it has lanes. The
+        first failure ends the others.
+
+        Raises:
+            EgressRefused: with `url`; no packet left if any URL can't be read. ApiError: of the meter, or of `use`.
+        """
+        distinct = list(dict.fromkeys(urls))
+        if len(distinct) > MAX_URLS:
+            raise self._refuse(EgressRefused(Verdict.TOO_MANY_URLS, url=distinct[MAX_URLS]), self._trail())
+        targets = {url: self._read(url) for url in distinct}
+        lanes = asyncio.Semaphore(MAX_FETCHES_OF_A_REQUEST)
+        results: dict[str, T] = {}
+
+        async def run_lane(url: str, target: Target) -> None:
+            async with lanes:
+                results[url] = await use(url, await self._deliver(url, target, meter or Unmetered()))
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                for url, target in targets.items():
+                    group.create_task(run_lane(url, target))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return {url: results[url] for url in distinct}
+
+    async def fetch(self, url: str, meter: ByteMeter | None = None) -> bytes:
+        """Fetch one image.
+
+        Raises:
+            EgressRefused: no image came of it. ApiError: the meter's refusal.
+        """
+        return await self._deliver(url, self._read(url), meter or Unmetered())
+
+    def _read(self, url: str) -> Target:
+        try:
+            return parse_url(url, self._settings.ports)
+        except EgressRefused as refused:
+            refused.url = url
+            raise self._refuse(refused, self._trail()) from None
+
+    async def _deliver(self, url: str, target: Target, meter: ByteMeter) -> bytes:
+        """One fetch with its deadline, its log line and its count."""
+        trail = self._trail()
+        try:
+            data = await self._within_limits(target, meter, trail)
+        except EgressRefused as refused:
+            refused.url, refused.hop = url, trail.hop
+            raise self._refuse(refused, trail) from None
+        except BaseException as error:
+            self._conclude(_verdict_on(error), trail)
+            raise
+        self._conclude(Verdict.DELIVERED, trail)
+        return data
+
+    async def _within_limits(self, target: Target, meter: ByteMeter, trail: _Trail) -> bytes:
+        try:
+            async with asyncio.timeout(self._settings.total_s):
+                await meter.charge(0)
+                async with self._gate:
+                    return await self._follow(target, meter, trail)
+        except TimeoutError:
+            raise EgressRefused(Verdict.TOO_SLOW) from None
+
+    async def _follow(self, target: Target, meter: ByteMeter, trail: _Trail) -> bytes:
+        while trail.hop <= self._settings.max_redirects:
+            trail.hosts.append(target.host)
+            match await self._exchange(target, meter, trail):
+                case Image(data):
+                    return data
+                case Redirect(location):
+                    trail.hop += 1
+                    target = resolve_redirect(target, location, self._settings.ports)
+        raise EgressRefused(Verdict.TOO_MANY_REDIRECTS)
+
+    async def _exchange(self, target: Target, meter: ByteMeter, trail: _Trail) -> Image | Redirect:
+        """One request on a connection of its own: nothing that a server says early or late meets another fetch."""
+        addresses = await self._vetted_addresses(target.host, trail)
+        answer = AnswerReader(target, self._settings.max_image_bytes)
+        async with self._dialer.connected(target, addresses) as (reader, writer):
+            writer.write(answer.request_bytes)
+            while True:
+                data = await self._receive(reader)
+                trail.received_bytes += len(data)
+                await meter.charge(len(data))
+                if trail.received_bytes > self._max_received_bytes:
+                    raise EgressRefused(Verdict.TOO_WORDY, "bytes over all hops")
+                async with self._parsing:  # one piece a turn of the loop, however many servers are hostile
+                    if (outcome := answer.feed(data)) is not None:
+                        return outcome
+                    await asyncio.sleep(0)
+
+    async def _vetted_addresses(self, host: str, trail: _Trail) -> list[str]:
+        """All of them or none: a name with one bad address is a name under somebody's thumb."""
+        addresses = await self._names.load_addresses(host)
+        verdicts = {address: self._rules.judge(address) for address in addresses}
+        trail.addresses |= {address: verdict.value for address, verdict in verdicts.items()}
+        for verdict in verdicts.values():
+            if verdict not in PASSING:
+                raise EgressRefused(verdict, host)
+        return addresses
+
+    async def _receive(self, reader: asyncio.StreamReader) -> bytes:
+        try:
+            async with asyncio.timeout(self._settings.step_s):
+                return await reader.read(READ_BYTES)
+        except TimeoutError:
+            raise EgressRefused(Verdict.STALLED) from None
+        except OSError as error:  # a reset, or TLS gone wrong in the middle
+            raise EgressRefused(Verdict.INCOMPLETE, type(error).__name__) from None
+
+    def _trail(self) -> _Trail:
+        return _Trail(self._clock())
+
+    def _refuse(self, refused: EgressRefused, trail: _Trail) -> EgressRefused:
+        self._conclude(refused.verdict, trail, refused.detail)
+        return refused
+
+    def _conclude(self, verdict: Verdict, trail: _Trail, detail: str = "") -> None:
+        self.counts.add(verdict, trail.received_bytes)
+        facts: dict[str, Any] = {
+            "verdict": verdict.value,
+            "hosts": trail.hosts,
+            "addresses": trail.addresses,
+            "received_bytes": trail.received_bytes,
+            "elapsed_ms": round((self._clock() - trail.started_s) * 1000, 2),
+        }
+        if detail:
+            facts["detail"] = detail
+        _log.info("egress", extra={"facts": facts})
+
+
+def _verdict_on(error: BaseException) -> Verdict:
+    if isinstance(error, ApiError):
+        return Verdict.OVER_BUDGET
+    return Verdict.ABANDONED if isinstance(error, asyncio.CancelledError) else Verdict.FAULT

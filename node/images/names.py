@@ -1,0 +1,61 @@
+"""The addresses of a host name, from DNS and nothing else.
+
+Decides how many answers are too many. Must not judge them. `query_dns` asks for the name as it is: no hosts file, no
+search list, no `localhost` made up by a library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Literal
+
+import aiodns
+import pycares
+
+from node.images.verdict import EgressRefused, Verdict
+
+MAX_ADDRESSES = 16
+
+
+class Names:
+    """A DNS client. Make it where a loop runs, and close it."""
+
+    def __init__(self, nameservers: Sequence[str], limit_s: float) -> None:
+        """Ask `nameservers`, or the system's if there are none, for at most `limit_s`."""
+        self._resolver = aiodns.DNSResolver(nameservers or None)
+        self._limit_s = limit_s
+        self.lookups = 0
+
+    async def close(self) -> None:
+        """End the client's thread."""
+        await self._resolver.close()
+
+    async def load_addresses(self, host: str) -> list[str]:
+        """Every address of `host`, A before AAAA.
+
+        One kind of record is enough where the other can't be had: what is not known can't be dialled.
+
+        Raises:
+            EgressRefused: none, or too many.
+        """
+        self.lookups += 1
+        answers = await asyncio.gather(self._query(host, "A"), self._query(host, "AAAA"))
+        addresses = list(dict.fromkeys(answers[0] + answers[1]))
+        if not addresses:
+            raise EgressRefused(Verdict.NO_ADDRESS, host)
+        if len(addresses) > MAX_ADDRESSES:
+            raise EgressRefused(Verdict.TOO_MANY_ADDRESSES, host)
+        return addresses
+
+    async def _query(self, host: str, kind: Literal["A", "AAAA"]) -> list[str]:
+        with contextlib.suppress(TimeoutError, aiodns.error.DNSError):
+            async with asyncio.timeout(self._limit_s):
+                result = await self._resolver.query_dns(host, kind)
+            return [
+                record.data.addr
+                for record in result.answer
+                if isinstance(record.data, pycares.ARecordData | pycares.AAAARecordData)
+            ]
+        return []

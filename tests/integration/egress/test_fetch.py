@@ -1,0 +1,172 @@
+"""What the guard sends, where it connects, and that nothing around it changes that."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from node.images.fetch import EgressGuard
+from node.images.url import Target
+from node.images.verdict import EgressRefused, Verdict
+from tests.integration.egress.behaviours import PNG
+from tests.integration.egress.conftest import GOOD_ZONE, At, lab_settings, refusal
+from tests.integration.egress.lab import GOOD, Lab
+
+HOSTS_FILE = Path("/etc/hosts").read_text().splitlines()
+
+
+async def test_the_request_holds_nothing_but_what_every_fetch_holds(lab: Lab, guard: EgressGuard, at: At) -> None:
+    assert await guard.fetch(at("/ok.png?sig=a%2Fb%2Bc&x=[1]{2}'\"<|>#secret")) == PNG
+    lines = lab.requests[0].decode().split("\r\n")
+    assert lines[0] == "GET /ok.png?sig=a%2Fb%2Bc&x=[1]{2}'\"<|> HTTP/1.1"
+    names = [line.partition(":")[0] for line in lines[1:] if line]
+    assert names == ["Host", "User-Agent", "Accept", "Accept-Encoding", "Connection"]
+    assert lines[1].startswith("Host: ok.lab.example")
+    assert lab.hellos == ["ok.lab.example"]
+
+
+async def test_cookies_and_referrers_are_not_carried_over_a_redirect(lab: Lab, guard: EgressGuard, at: At) -> None:
+    for _ in range(2):
+        await guard.fetch(at("/to-cookie?%2Fok.png"))
+    assert len(lab.requests) == 4
+    assert not re.search(rb"(?im)^(cookie|referer|authorization):", b"".join(lab.requests))
+
+
+async def test_each_hop_is_looked_up_once_and_connected_anew(
+    lab: Lab, guard: EgressGuard, at: At, dialled: list[str]
+) -> None:
+    await guard.fetch(at("/hops/3"))
+    assert guard.lookups == len(lab.hellos) == len(dialled) == 4
+    assert lab.names.resolver.asked == {("ok.lab.example", "A"): 4, ("ok.lab.example", "AAAA"): 4} or (
+        lab.names.resolver.asked["ok.lab.example", "A"] == 4  # c-ares remembers that there is no AAAA
+    )
+
+
+async def test_an_answer_that_nobody_asked_for_reaches_no_later_fetch(guard: EgressGuard, at: At) -> None:
+    for _ in range(3):
+        assert await guard.fetch(at("/second-later")) == PNG
+        assert (await refusal(guard.fetch(at("/two-answers")))).verdict is Verdict.MALFORMED
+        assert await guard.fetch(at("/ok.png")) == PNG
+
+
+async def test_the_environment_sends_no_fetch_elsewhere(
+    lab: Lab, at: At, dialled: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Proxies, key logs, host aliases, search domains: the canaries would hear of the proxy."""
+    aliases = tmp_path / "aliases"
+    aliases.write_text("ok.lab.example evil.example\n")
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{lab.port}")
+    monkeypatch.setenv("SSLKEYLOGFILE", str(tmp_path / "keys"))
+    monkeypatch.setenv("HOSTALIASES", str(aliases))
+    monkeypatch.setenv("LOCALDOMAIN", "evil.example")
+    guard = EgressGuard(lab_settings(lab))
+    try:
+        assert await guard.fetch(at("/ok.png")) == PNG
+    finally:
+        await guard.close()
+    assert dialled == [GOOD]
+    assert not (tmp_path / "keys").exists()
+    assert {name for name, _ in lab.names.resolver.asked} == {"ok.lab.example"}
+
+
+async def test_names_of_the_hosts_file_are_unknown(lab: Lab, guard: EgressGuard, dialled: list[str]) -> None:
+    """The file itself isn't changed; whatever full names it holds must not be found."""
+    named = {name for line in HOSTS_FILE for name in line.partition("#")[0].split()[1:] if "." in name}
+    for name in named:
+        await refusal(guard.fetch(f"https://{name.lower()}/"))
+    assert dialled == []
+
+
+# The last look.
+
+
+@pytest.mark.parametrize("addresses", [["127.0.0.9"], ["127.0.0.1", "127.0.0.9"], ["::1"]])
+async def test_an_address_that_slipped_through_is_refused_when_it_is_dialled(
+    guard: EgressGuard, lab: Lab, addresses: list[str], dialled: list[str]
+) -> None:
+    async def connect() -> None:
+        async with guard._dialer.connected(Target("ok.lab.example", lab.port, "/"), addresses):
+            pass
+
+    assert (await refusal(connect())).verdict is Verdict.LOOPBACK
+    assert dialled == []
+
+
+async def test_beside_a_bad_address_only_the_good_one_is_dialled(
+    guard: EgressGuard, lab: Lab, dialled: list[str]
+) -> None:
+    for addresses in (["127.0.0.9", GOOD], [GOOD, "127.0.0.9"], ["::1", GOOD]):
+        async with guard._dialer.connected(Target("ok.lab.example", lab.port, "/"), addresses):
+            pass
+    assert set(dialled) == {GOOD}
+
+
+async def test_denied_networks_win_over_allowed_ones(lab: Lab, at: At) -> None:
+    guard = EgressGuard(lab_settings(lab, deny_networks='["127.0.7.1/32"]'))
+    assert (await refusal(guard.fetch(at("/ok.png")))).verdict is Verdict.DENIED_ADDRESS
+    await guard.close()
+
+
+async def test_without_the_tests_settings_the_lab_is_loopback(lab: Lab, at: At) -> None:
+    guard = EgressGuard(lab_settings(lab, allow_networks="[]"))
+    assert (await refusal(guard.fetch(at("/ok.png")))).verdict is Verdict.LOOPBACK
+    await guard.close()
+
+
+async def test_without_the_tests_roots_no_certificate_of_the_lab_is_good(lab: Lab, at: At) -> None:
+    settings = lab_settings(lab).model_copy(update={"ca_file": None})
+    guard = EgressGuard(settings)
+    assert (await refusal(guard.fetch(at("/ok.png")))).verdict is Verdict.BAD_CERTIFICATE
+    await guard.close()
+
+
+def test_uvloop_comes_to_the_same_ends(lab: Lab, at: At) -> None:
+    ends = {
+        "/ok.png": Verdict.DELIVERED,
+        "/hops/3": Verdict.DELIVERED,
+        "/exact": Verdict.DELIVERED,
+        "/over": Verdict.TOO_LARGE,
+        "/endless": Verdict.TOO_LARGE,
+        "/rst": Verdict.INCOMPLETE,
+        "/stall": Verdict.STALLED,
+        "/slow-head": Verdict.TOO_SLOW,
+        "/to?https%3A%2F%2Fmixed.lab.example%2F": Verdict.LOOPBACK,
+        "/to?https%3A%2F%2Fselfish.lab.example%2F": Verdict.BAD_CERTIFICATE,
+        "/to?https%3A%2F%2Fmute.lab.example%2F": Verdict.UNREACHABLE,
+        "/to?https%3A%2F%2Fplain.lab.example%2F": Verdict.TLS_FAILED,
+        "/to?https%3A%2F%2Fclosed.lab.example%2F": Verdict.UNREACHABLE,
+        "/to?https%3A%2F%2Fsecond.lab.example%2Fok.png": Verdict.DELIVERED,
+    }
+    hosts = {"mixed": [GOOD, "127.0.0.1"], "selfish": ["127.0.7.3"], "mute": ["127.0.7.6"], "plain": ["127.0.7.5"]}
+    hosts |= {"closed": ["127.0.7.9", "127.0.7.98"], "second": ["127.0.7.9", GOOD]}
+    lab.names.resolver.load(
+        GOOD_ZONE | {f"{name}.lab.example": {"A": addresses} for name, addresses in hosts.items()}
+    )
+    seen: dict[str, Verdict] = {}
+
+    async def fetch_each() -> None:
+        guard = EgressGuard(lab_settings(lab))
+        for path in ends:
+            try:
+                await guard.fetch(lab.url(at(path)))
+                seen[path] = Verdict.DELIVERED
+            except EgressRefused as refused:
+                seen[path] = refused.verdict
+        await guard.close()
+
+    thread = threading.Thread(target=lambda: uvloop.run(fetch_each()))
+    thread.start()
+    thread.join(60)
+    assert seen == ends
+
+
+def test_the_record_of_connections_would_hear_of_a_bad_one(dialled: list[str]) -> None:
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.7.250", 1)) != 0
+    assert dialled == ["127.0.7.250"]

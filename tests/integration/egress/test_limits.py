@@ -1,0 +1,237 @@
+"""What a fetch may cost: bytes, time, memory, and how many go on at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import tracemalloc
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+import psutil
+import pytest
+
+from node.images import fetch
+from node.images.fetch import EgressGuard
+from node.images.verdict import EgressRefused, Verdict
+from shared.errors import INVALID_REQUEST, ApiError
+from tests.integration.egress.behaviours import LARGEST, PNG, STEP_S, TOTAL_S
+from tests.integration.egress.conftest import At, lab_settings, refusal
+from tests.integration.egress.lab import GOOD, Lab
+
+MIB = 1 << 20
+
+
+class CountingMeter:
+    """Notes what it is charged, and refuses when more than `limit` has come."""
+
+    def __init__(self, limit: int = 1 << 40) -> None:
+        self.charges: list[int] = []
+        self.limit = limit
+
+    async def charge(self, count: int) -> None:
+        self.charges.append(count)
+        if sum(self.charges) > self.limit:
+            raise ApiError(INVALID_REQUEST, "the budget is spent")
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    "path", ["/ok.png", "/hops/3", "/exact", "/over", "/404", "/chunk-ext", "/svg", "/tiny-chunks"]
+)
+async def test_every_byte_that_arrived_is_charged_whatever_came_of_it(guard: EgressGuard, at: At, path: str) -> None:
+    meter = CountingMeter()
+    with suppress(EgressRefused):
+        await guard.fetch(at(path), meter)
+    assert meter.charges[0] == 0
+    assert sum(meter.charges) == guard.counts.received_bytes > 0
+    assert sum(meter.charges) <= LARGEST * 9 // 8 + 131_072 + fetch.READ_BYTES
+
+
+async def test_who_has_no_budget_left_asks_nobody(lab: Lab, guard: EgressGuard, at: At, dialled: list[str]) -> None:
+    with pytest.raises(ApiError):
+        await guard.fetch(at("/ok.png"), CountingMeter(limit=-1))
+    assert not dialled
+    assert not lab.names.resolver.asked
+    assert guard.counts.by_verdict == {Verdict.OVER_BUDGET: 1}
+
+
+async def test_a_budget_that_ends_on_the_way_ends_the_fetch(guard: EgressGuard, at: At) -> None:
+    meter = CountingMeter(limit=MIB)
+    with pytest.raises(ApiError):
+        await guard.fetch(at("/endless"), meter)
+    assert sum(meter.charges) <= MIB + fetch.READ_BYTES
+    assert guard.counts.by_verdict == {Verdict.OVER_BUDGET: 1}
+
+
+# Several at once.
+
+
+async def gathered(seen: list[str], url: str, data: bytes) -> int:
+    seen.append(url)
+    return len(data)
+
+
+async def test_the_same_url_is_fetched_once(lab: Lab, guard: EgressGuard, at: At) -> None:
+    seen: list[str] = []
+    urls = [at("/ok.png"), at("/ok.png?2"), at("/ok.png"), at("/ok.png")]
+    sizes = await guard.fetch_all(urls, lambda url, data: gathered(seen, url, data))
+    assert sizes == {at("/ok.png"): len(PNG), at("/ok.png?2"): len(PNG)}
+    assert len(lab.requests) == len(seen) == 2
+
+
+async def test_one_url_that_cannot_be_read_keeps_all_packets_here(
+    lab: Lab, guard: EgressGuard, at: At, dialled: list[str]
+) -> None:
+    urls = [at("/ok.png"), "https://127.0.0.1/"]
+    refused = await refusal(guard.fetch_all(urls, lambda url, data: gathered([], url, data)))
+    assert (refused.verdict, refused.url) == (Verdict.ADDRESS_LITERAL, urls[1])
+    assert not dialled
+    assert not lab.names.resolver.asked
+
+
+async def test_more_than_twenty_urls_are_too_many(guard: EgressGuard, at: At) -> None:
+    urls = [at(f"/ok.png?{number}") for number in range(21)]
+    refused = await refusal(guard.fetch_all(urls, lambda url, data: gathered([], url, data)))
+    assert (refused.verdict, refused.url) == (Verdict.TOO_MANY_URLS, urls[20])
+
+
+async def test_a_request_has_four_fetches_at_once(lab: Lab, guard: EgressGuard, at: At) -> None:
+    urls = [at(f"/silent?{number}") for number in range(8)]
+    work = asyncio.create_task(guard.fetch_all(urls, lambda url, data: gathered([], url, data)))
+    await until(lambda: len(lab.requests) == 4)
+    await asyncio.sleep(0.2)
+    assert len(lab.requests) == 4
+    refused = await refusal(work)
+    assert refused.verdict is Verdict.STALLED
+    assert refused.url in urls[:4]
+    assert set(guard.counts.by_verdict) <= {Verdict.STALLED, Verdict.ABANDONED}  # the first failure ends the others
+    assert guard.counts.by_verdict.total() < 8
+
+
+async def test_a_node_has_sixteen_fetches_at_once_and_the_wait_counts(lab: Lab, guard: EgressGuard, at: At) -> None:
+    begun = time.monotonic()
+    works = [asyncio.create_task(guard.fetch(at(f"/slow-body?{number}"))) for number in range(24)]
+    await until(lambda: len(lab.requests) == 16)
+    verdicts = {(await refusal(work)).verdict for work in works}
+    assert verdicts == {Verdict.TOO_SLOW}
+    assert len(lab.requests) == 16
+    assert time.monotonic() - begun < TOTAL_S + 1
+
+
+async def test_a_client_that_leaves_ends_the_fetch_and_frees_its_place(lab: Lab, guard: EgressGuard, at: At) -> None:
+    for _ in range(20):
+        lab.requests.clear()
+        work = asyncio.create_task(guard.fetch(at("/silent")))
+        await until(lambda: bool(lab.requests))
+        work.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await work
+    assert guard.counts.by_verdict == {Verdict.ABANDONED: 20}
+    assert await guard.fetch(at("/ok.png")) == PNG
+
+
+async def test_nothing_stays_open(lab: Lab, at: At) -> None:
+    process = psutil.Process()
+
+    async def all_kinds() -> None:
+        guard = EgressGuard(lab_settings(lab))
+        for path in ("/ok.png", "/hops/2", "/404", "/rst", "/over", "/1xx-flood", "/to?https%3A%2F%2F127.0.0.1%2F"):
+            with suppress(EgressRefused):
+                await guard.fetch(at(path))
+        await guard.close()
+        await asyncio.sleep(0.3)
+
+    await all_kinds()
+    before = process.num_fds()
+    for _ in range(5):
+        await all_kinds()
+    assert process.num_fds() <= before + 3
+    assert len(asyncio.all_tasks()) == 1
+
+
+class Heartbeat:
+    """The longest that the loop's thread computed between two of its turns; waiting for a busy CPU doesn't count."""
+
+    async def __aenter__(self) -> Heartbeat:
+        self.longest_s = 0.0
+        self._task = asyncio.create_task(self._beat())
+        await asyncio.sleep(0)
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self._task.cancel()
+
+    async def _beat(self) -> None:
+        last = time.thread_time()
+        while True:
+            await asyncio.sleep(0)
+            now = time.thread_time()
+            self.longest_s, last = max(self.longest_s, now - last), now
+
+
+HOSTILE = """
+/tiny-chunks /endless /endless-eof /endless-text /many-headers /huge-header /endless-headers /endless-header
+/endless-folds /1xx-flood /empty-lines /chunk-ext /chunk-exts /trailer-bomb /exact /exact-chunked /over /gzip-bomb
+/gzip-unsaid /loop
+"""
+
+
+@pytest.mark.parametrize("path", HOSTILE.split())
+async def test_no_server_holds_the_loop(guard: EgressGuard, at: At, path: str) -> None:
+    async with Heartbeat() as heartbeat:
+        fetches = (guard.fetch(at(path)) for _ in range(16 if path == "/tiny-chunks" else 3))
+        await asyncio.gather(*fetches, return_exceptions=True)
+    assert heartbeat.longest_s < 0.1
+
+
+@pytest.mark.parametrize("path", ["/exact", "/exact-chunked", "/over", "/endless", "/tiny-chunks", "/huge-header"])
+async def test_no_server_makes_us_hold_three_times_the_largest_image(guard: EgressGuard, at: At, path: str) -> None:
+    """Everything of this process counts, the lab's own buffers too."""
+    await guard.fetch(at("/ok.png"))
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        with suppress(EgressRefused):
+            await guard.fetch(at(path))
+        assert tracemalloc.get_traced_memory()[1] - before < 3 * LARGEST
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("path", ["/slow-head", "/slow-body", "/slow-headers", "/1xx-slow", "/silent", "/stall"])
+async def test_no_server_keeps_us_longer_than_the_deadline(guard: EgressGuard, at: At, path: str) -> None:
+    begun = time.monotonic()
+    await refusal(guard.fetch(at(path)))
+    assert STEP_S - 0.1 < time.monotonic() - begun < TOTAL_S + 0.5
+
+
+async def test_the_guard_adds_less_than_three_milliseconds_of_work(lab: Lab, guard: EgressGuard, at: At) -> None:
+    """Against the same exchange without any check, by the time that the loop's thread computes."""
+
+    async def unguarded() -> None:
+        reader, writer = await asyncio.open_connection(
+            GOOD, lab.port, ssl=guard._dialer.context, server_hostname="ok.lab.example"
+        )
+        writer.write(b"GET /ok.png HTTP/1.1\r\nHost: ok.lab.example\r\n\r\n")
+        await reader.read(fetch.READ_BYTES)
+        writer.transport.abort()
+
+    async def computed_s(work: Callable[[], Coroutine[Any, Any, object]]) -> float:
+        times = []
+        for _ in range(30):
+            begun = time.thread_time()
+            await work()
+            await asyncio.sleep(0)
+            times.append(time.thread_time() - begun)
+        return sorted(times)[len(times) // 2]
+
+    await unguarded()
+    added_s = await computed_s(lambda: guard.fetch(at("/ok.png"))) - await computed_s(unguarded)
+    assert added_s < 0.003
