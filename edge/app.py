@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from edge.auth.invalidations import Invalidations
+from edge.openapi import load_documents
 from edge.proxy import Proxy
 from edge.routing import NodeDirectory
 from shared.web import Render, build_app, render_openai, render_problem
@@ -34,6 +35,8 @@ def build_edge_app(proxy: Proxy) -> web.Application:
         handler = proxy.handler("models:read")
         app.router.add_get(f"{PREFIX}/{path}", handler, allow_head=False)
     app.router.add_route("HEAD", PREFIX, say_hello)
+    for path, document in load_documents().items():
+        app.router.add_get(path, document.serve, allow_head=False)
     return app
 
 
