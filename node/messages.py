@@ -18,6 +18,8 @@ from node.engine.supervisor import Supervisor
 from node.receive import Receiver, render_message
 from node.sse import PING_AFTER_S, event_stream
 from node.translate.answer import accumulate
+from node.translate.guide import build_guide
+from node.translate.inspect import Inspector
 from node.translate.sampling import build_sampling
 from node.translate.stream import Event, MessageMachine
 from node.wire.parse import parse_request
@@ -48,10 +50,14 @@ class MessagesHandler:
         caller, message = await self.receiver.receive(request, parse_request)
         engine = self.supervisor.engine()
         rendered = await render_message(engine, message, caller, context)
-        async with aclosing(engine.generate(rendered, build_sampling(message), context.request_id)) as generation:
+        guide = build_guide(message)
+        with context.phases.measure("guide"):
+            await engine.check_guide(guide)
+        generation = engine.generate(rendered, guide, build_sampling(message), context.request_id)
+        async with aclosing(generation):
             pieces = aiter(generation)
             started = await anext(pieces)  # a failure up to here is a plain HTTP error
-            answer = Answer(self, context, message, generation)
+            answer = Answer(self, context, message, generation, Inspector(guide))
             if message.stream:
                 return await answer.stream(request, started, pieces)
             return await answer.whole(started, pieces)
@@ -61,9 +67,15 @@ class Answer:
     """One answer on its way out, in either form."""
 
     def __init__(
-        self, handler: MessagesHandler, context: RequestContext, message: MessagesRequest, generation: Generation
+        self,
+        handler: MessagesHandler,
+        context: RequestContext,
+        message: MessagesRequest,
+        generation: Generation,
+        inspector: Inspector,
     ) -> None:
         self._handler, self._context, self._generation = handler, context, generation
+        self._inspector = inspector
         self._first_ms = 0.0
         self._is_stream = bool(message.stream)
         self._machine = MessageMachine(
@@ -101,6 +113,7 @@ class Answer:
         """Feed the machine until it ended; a generation that a stop sequence ended goes on no further."""
         yield self._machine.feed(started)
         async for piece in pieces:
+            self._inspector.see(piece)
             if events := self._machine.feed(piece):
                 yield events
             if self._machine.stop_reason is not None:

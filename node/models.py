@@ -67,7 +67,7 @@ class ModelsHandler:
             "display_name": model.display_name,
             "context_window": self._context_tokens(),
             "max_output_tokens": self._max_output_tokens(),
-            "input_modalities": ["text"],
+            "input_modalities": ["text", "image"] if self.supervisor.takes_images else ["text"],
             "output_modalities": ["text"],
         }
 

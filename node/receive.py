@@ -15,10 +15,11 @@ from aiohttp import web
 from node.catalog.served import ServedModel
 from node.engine.port import Engine, Rendered
 from node.gate import Gate
+from node.images.intake import take_images
 from node.translate.prompt import PromptBuilder
 from node.wire.ignored import list_ignored
 from node.wire.request import MessagesRequest
-from shared.errors import BODY_TOO_LARGE, MODEL_NOT_AVAILABLE, NOT_JSON, ApiError
+from shared.errors import BODY_TOO_LARGE, MODEL_NOT_AVAILABLE, NOT_JSON, UNSUPPORTED_PARAMETER, ApiError
 from shared.node_token import Caller
 from shared.web import CONTEXT, RequestContext, read_body
 
@@ -70,8 +71,13 @@ async def render_message(
     """The prompt as token ids; organizations don't share a prefix cache, since its timing would tell.
 
     Raises:
-        ApiError: the prompt is too long, or the template refuses it.
+        ApiError: an image is none, the prompt is too long, or the template refuses it.
     """
+    if message.tools and not engine.takes_tools:
+        raise ApiError(UNSUPPORTED_PARAMETER, "tools: this model calls no tools", param="tools")
+    with context.phases.measure("images"):
+        images = await take_images(message, takes_images=engine.takes_images)
     with context.phases.measure("render"):
         salt = hashlib.sha256(caller.org.encode()).hexdigest()
-        return await engine.render(_builder_for(engine.special_tokens).build_prompt(message, cache_salt=salt))
+        builder = _builder_for(engine.special_tokens)
+        return await engine.render(builder.build_prompt(message, images, cache_salt=salt))

@@ -17,6 +17,7 @@ from aiohttp_sse import EventSourceResponse
 
 PING_AFTER_S = 10
 STALLED_CLIENT_S = 120
+_ROOM_BYTES = 65_536  # what an empty transport takes before it makes a writer wait
 _NEVER_S = 10 * 365 * 86_400  # aiohttp-sse's own pings are comments; ours are events
 _PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
@@ -27,7 +28,7 @@ def encode_event(event: dict[str, Any]) -> bytes:
 
 
 class EventStream:
-    """A started response; every write has a deadline, and a ping breaks each silence."""
+    """A started response; every write that may wait has a deadline, and a ping breaks each silence."""
 
     def __init__(self, response: EventSourceResponse, transport: asyncio.Transport | None) -> None:
         self.response, self._transport = response, transport
@@ -44,6 +45,16 @@ class EventStream:
 
     async def _write(self, data: bytes) -> None:
         self._last_write_s = time.monotonic()
+        if self._has_room(data):  # it won't wait: a timer would cost as much as all else that a token costs
+            await self.response.write(data)
+        else:
+            await self._write_in_time(data)
+
+    def _has_room(self, data: bytes) -> bool:
+        transport = self._transport
+        return transport is None or (transport.get_write_buffer_size() == 0 and len(data) < _ROOM_BYTES)
+
+    async def _write_in_time(self, data: bytes) -> None:
         try:
             async with asyncio.timeout(STALLED_CLIENT_S):
                 await self.response.write(data)

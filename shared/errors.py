@@ -28,9 +28,11 @@ class Condition:
 
 INVALID_REQUEST = Condition(400, "invalid_request", "invalid_request_error", "invalid_request_error")
 UNSUPPORTED_PARAMETER = Condition(400, "unsupported_parameter", "invalid_request_error", "invalid_request_error")
+IMAGE_KIND = Condition(400, "unsupported_media_type", "invalid_request_error", "invalid_request_error")
 PROMPT_TOO_LONG = Condition(400, "context_length_exceeded", "invalid_request_error", "invalid_request_error")
 UNAUTHORIZED = Condition(401, "unauthorized", "authentication_error", "authentication_error")
 FORBIDDEN = Condition(403, "forbidden", "permission_error", "permission_error")
+EGRESS_DENIED = Condition(403, "egress_denied", "permission_error", "permission_error")
 MODEL_NOT_AVAILABLE = Condition(404, "model_not_available", "not_found_error", "invalid_request_error")
 ROUTE_NOT_FOUND = Condition(404, "not_found", "not_found_error", "invalid_request_error")
 METHOD_NOT_ALLOWED = Condition(405, "method_not_allowed", "invalid_request_error", "invalid_request_error")

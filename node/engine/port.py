@@ -18,13 +18,17 @@ class Prompt:
     """What is to be rendered by the model's chat template.
 
     Attributes:
-        messages: chat messages as templates take them (`role`, `content`, …), special tokens neutralised.
+        messages: chat messages as templates take them, special tokens neutralised. `content` is a string, or a list
+            of `{"type": "text", "text": str}` and `{"type": "image", "image": Image}` parts; assistant messages may
+            have `reasoning_content` and `tool_calls`, tool messages have `tool_call_id`.
+        tools: the functions that the prompt shows, as templates take them (OpenAI's shape).
         enable_thinking: always explicit, since templates and parsers default differently.
         continues_last: the last message is the start of the answer, and the model continues it.
         cache_salt: keeps the prefix caches of organizations apart.
     """
 
     messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] = ()
     enable_thinking: bool = False
     continues_last: bool = False
     cache_salt: str | None = None
@@ -38,6 +42,46 @@ class Sampling:
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """A JSON Schema of the caller's, and the dotted path where it stands in the request."""
+
+    schema: Mapping[str, Any]
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A function that the answer may call.
+
+    Attributes:
+        is_strict: its input must match the schema. Always so for a call that is forced.
+    """
+
+    name: str
+    schema: Schema
+    is_strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """What an answer may and must look like. The default asks for nothing: free text.
+
+    Attributes:
+        tools: the functions that it may call; none means no call at all.
+        must_call: it calls one of `tools`, and has no text.
+        one_call: it ends with its first call.
+        answer: the schema that its text is JSON of.
+        thinking_budget_tokens: thinking ends after so many; None means the model decides.
+    """
+
+    tools: Sequence[Tool] = ()
+    must_call: bool = False
+    one_call: bool = False
+    answer: Schema | None = None
+    thinking_budget_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +112,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class ToolStart:
-    """A tool call opens; its arguments follow."""
+    """A tool call opens; its arguments follow, up to its `ToolEnd`."""
 
     id: str
     name: str
@@ -82,13 +126,18 @@ class ToolArguments:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolEnd:
+    """The open call is complete: its arguments are one JSON object. Missing only where the answer was cut."""
+
+
+@dataclass(frozen=True, slots=True)
 class End:
     """The model ended (`stop`), or its room did (`length`). The last piece."""
 
     reason: Literal["stop", "length"]
 
 
-Piece = Started | Thinking | Text | ToolStart | ToolArguments | End
+Piece = Started | Thinking | Text | ToolStart | ToolArguments | ToolEnd | End
 
 
 @dataclass(slots=True)
@@ -135,6 +184,14 @@ class Engine(Protocol):
     def special_tokens(self) -> frozenset[str]:
         """Every string that the tokenizer reads as one token of its own wherever it stands."""
 
+    @property
+    def takes_images(self) -> bool:
+        """Whether prompts may hold images."""
+
+    @property
+    def takes_tools(self) -> bool:
+        """Whether the model knows how to call a tool."""
+
     async def render(self, prompt: Prompt) -> Rendered:
         """Template and tokenize, off the event loop where it is long.
 
@@ -142,10 +199,17 @@ class Engine(Protocol):
             ApiError: `PROMPT_TOO_LONG`, if it leaves no room for one token.
         """
 
-    def generate(self, rendered: Any, sampling: Sampling, request_id: str) -> Generation:
-        """Start generating from what this engine rendered; errors come when iterating.
+    async def check_guide(self, guide: Guide) -> None:
+        """Make sure that the engine can enforce a guide, within bounds of time and memory.
 
-        `sampling.max_tokens` is capped to the room that is left.
+        Raises:
+            ApiError: a schema of it can't be enforced; `param` is its path.
+        """
+
+    def generate(self, rendered: Any, guide: Guide, sampling: Sampling, request_id: str) -> Generation:
+        """Start generating from what this engine rendered, under a guide that was checked.
+
+        Errors come when iterating. `sampling.max_tokens` is capped to the room that is left.
         """
 
     def unfinished_requests(self) -> int:

@@ -1,13 +1,16 @@
 """An engine that plays canned pieces, for work on everything around a model.
 
-Decides what is played from the last message alone. A text that is a JSON object with a list under `scripted` is a
-script, one step after the other:
+Decides what is played from the last script of the conversation: a JSON object in a text of the user's side.
 
-    ["text", "Hel"]  ["thinking", "Hm"]  ["tool", "get_weather", {"city": "Paris"}]
+    {"scripted": [step, step, ...]}        one answer, to the turn that holds it
+    {"turns": [[step, ...], [step, ...]]}  one answer after the other, for agents that go on with results
+
+    ["text", "Hel"]  ["thinking", "Hm"]  ["tool", "get_weather", {"city": "Paris"}]  ["cut", "get_weather", "{\"ci"]
     ["pause", 0.5]   ["now"]   ["fail"]   ["crash"]   ["repeat", 1000, ["text", "x "]]
 
-`now` is a text with the monotonic clock in nanoseconds, for benchmarks; `fail` raises what a dying engine raises;
-`crash` raises a fault of ours. Any other text gets one fixed answer. A token is a word of the prompt, or a step.
+`now` is a text with the monotonic clock in nanoseconds, for benchmarks; `cut` is a call that runs out of tokens;
+`fail` raises what a dying engine raises; `crash` raises a fault of ours. Without a script the answer is fixed, or
+made up where the request asks for a call or for JSON. A token is a word of the prompt, or a step.
 """
 
 from __future__ import annotations
@@ -16,23 +19,28 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from node.engine.port import (
     End,
+    Guide,
     Piece,
     Prompt,
     Sampling,
+    Schema,
     Started,
     Text,
     Thinking,
     ToolArguments,
+    ToolEnd,
     ToolStart,
     Usage,
 )
-from shared.errors import BACKEND_UNAVAILABLE, PROMPT_TOO_LONG, ApiError
+from node.engine.sample import make_up
+from node.translate.conformance import Conformance
+from shared.errors import BACKEND_UNAVAILABLE, PROMPT_TOO_LONG, UNSUPPORTED_PARAMETER, ApiError
 
 CONTEXT_TOKENS = 1_000_000
 ANSWER = ("This ", "answer ", "was ", "scripted: ", "no ", "model ", "was ", "asked.")
@@ -41,10 +49,10 @@ Step = list[Any]
 
 @dataclass(frozen=True, slots=True)
 class ScriptedPrompt:
-    """The steps to play and the length of the prompt in words."""
+    """The steps to play, if there is a script, and the length of the prompt in words."""
 
     prompt_tokens: int
-    steps: list[Step]
+    steps: list[Step] | None
 
 
 class ScriptedEngine:
@@ -52,23 +60,35 @@ class ScriptedEngine:
 
     context_tokens = CONTEXT_TOKENS
     special_tokens = frozenset({"<|scripted|>"})
+    takes_images = True
+    takes_tools = True
 
     def __init__(self) -> None:
         self._running = 0
         self._dead: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def render(self, prompt: Prompt) -> ScriptedPrompt:
-        """Read the script of the last message."""
-        words = sum(len(str(message["content"]).split()) for message in prompt.messages)
+        """Find the script."""
+        words = sum(len(_text_of(message).split()) for message in prompt.messages)
         if words >= CONTEXT_TOKENS:
             message = f"prompt is too long: {words} tokens > {CONTEXT_TOKENS - 1} maximum"
             raise ApiError(PROMPT_TOO_LONG, message)
-        return ScriptedPrompt(words, _read_steps(str(prompt.messages[-1]["content"])))
+        return ScriptedPrompt(words, _find_steps(prompt.messages))
 
-    def generate(self, rendered: ScriptedPrompt, sampling: Sampling, request_id: str) -> ScriptedGeneration:
+    async def check_guide(self, guide: Guide) -> None:
+        """Refuse schemas for which nothing comes to mind."""
+        for schema in _promised(guide):
+            if not Conformance(schema.schema).holds(make_up(schema.schema)):
+                message = f"{schema.path}: the scripted engine can't make up a value for this schema"
+                raise ApiError(UNSUPPORTED_PARAMETER, message, param=schema.path)
+
+    def generate(
+        self, rendered: ScriptedPrompt, guide: Guide, sampling: Sampling, request_id: str
+    ) -> ScriptedGeneration:
         """Begin to play."""
         del request_id
-        return ScriptedGeneration(self, rendered, sampling.max_tokens)
+        steps = rendered.steps if rendered.steps is not None else _steps_for(guide)
+        return ScriptedGeneration(self, rendered.prompt_tokens, steps, guide, sampling.max_tokens)
 
     def unfinished_requests(self) -> int:
         """Generations that were begun and not ended."""
@@ -89,9 +109,11 @@ class ScriptedEngine:
 class ScriptedGeneration:
     """One playing of a script."""
 
-    def __init__(self, engine: ScriptedEngine, prompt: ScriptedPrompt, max_tokens: int) -> None:
-        self.usage = Usage(input_tokens=prompt.prompt_tokens)
-        self._pieces = self._play(engine, prompt.steps, max_tokens)
+    def __init__(
+        self, engine: ScriptedEngine, prompt_tokens: int, steps: list[Step], guide: Guide, max_tokens: int
+    ) -> None:
+        self.usage = Usage(input_tokens=prompt_tokens)
+        self._pieces = self._play(engine, steps, guide, max_tokens)
 
     def __aiter__(self) -> AsyncIterator[Piece]:
         return self._pieces
@@ -100,7 +122,9 @@ class ScriptedGeneration:
         """Stop playing."""
         await self._pieces.aclose()
 
-    async def _play(self, engine: ScriptedEngine, steps: list[Step], max_tokens: int) -> AsyncGenerator[Piece]:
+    async def _play(
+        self, engine: ScriptedEngine, steps: list[Step], guide: Guide, max_tokens: int
+    ) -> AsyncGenerator[Piece]:
         engine.count(1)
         try:
             started = False
@@ -118,6 +142,10 @@ class ScriptedGeneration:
                 self.usage.output_tokens += 1
                 for piece in pieces:
                     yield piece
+                if isinstance(pieces[-1], End):
+                    return
+                if guide.one_call and isinstance(pieces[-1], ToolEnd):
+                    break
                 await asyncio.sleep(0)
             if not started:
                 yield Started()
@@ -131,13 +159,46 @@ async def start_scripted_engine() -> ScriptedEngine:
     return ScriptedEngine()
 
 
-def _read_steps(text: str) -> list[Step]:
-    try:
-        script = json.loads(text)
-        steps = script["scripted"]
-    except (ValueError, TypeError, KeyError):
-        return [["text", word] for word in ANSWER]
-    return list(steps)
+def _text_of(message: Mapping[str, Any]) -> str:
+    content = message["content"]
+    return content if isinstance(content, str) else " ".join(part.get("text", "") for part in content)
+
+
+def _find_steps(messages: Sequence[Mapping[str, Any]]) -> list[Step] | None:
+    """The steps of this turn: the answers after the script say how many turns of it were played."""
+    played = 0
+    for message in reversed(messages):
+        if message["role"] == "assistant":
+            played += 1
+        elif (script := _read_script(_text_of(message))) is not None:
+            turns = script.get("turns", [script.get("scripted")])
+            return turns[played] if played < len(turns) and isinstance(turns[played], list) else None
+    return None
+
+
+def _read_script(text: str) -> dict[str, Any] | None:
+    for name in ("scripted", "turns"):
+        start = text.find(f'{{"{name}"')
+        if start >= 0:
+            try:
+                return dict(json.JSONDecoder().raw_decode(text, start)[0])
+            except ValueError:
+                return None
+    return None
+
+
+def _promised(guide: Guide) -> list[Schema]:
+    if guide.must_call:
+        return [tool.schema for tool in guide.tools]
+    return [] if guide.answer is None else [guide.answer]
+
+
+def _steps_for(guide: Guide) -> list[Step]:
+    if guide.must_call:
+        return [["tool", guide.tools[0].name, make_up(guide.tools[0].schema.schema)]]
+    if guide.answer is not None:
+        return [["text", json.dumps(make_up(guide.answer.schema))]]
+    return [["text", word] for word in ANSWER]
 
 
 def _flatten(steps: list[Step]) -> Iterator[Step]:
@@ -149,6 +210,11 @@ def _flatten(steps: list[Step]) -> Iterator[Step]:
             yield step
 
 
+def _cut(arguments: str) -> list[Piece]:
+    """In pieces, as a model writes."""
+    return [ToolArguments(arguments[start : start + 8]) for start in range(0, len(arguments), 8)]
+
+
 def _pieces_of(step: Step) -> list[Piece]:
     match step:
         case ["text", str(text)]:
@@ -157,7 +223,9 @@ def _pieces_of(step: Step) -> list[Piece]:
             return [Thinking(text)]
         case ["tool", str(name), arguments]:
             call_id = f"chatcmpl-tool-{secrets.token_hex(8)}"
-            return [ToolStart(call_id, name), ToolArguments(json.dumps(arguments))]
+            return [ToolStart(call_id, name), *_cut(json.dumps(arguments, allow_nan=False)), ToolEnd()]
+        case ["cut", str(name), str(arguments)]:
+            return [ToolStart(f"chatcmpl-tool-{secrets.token_hex(8)}", name), *_cut(arguments), End("length")]
         case ["now"]:
             return [Text(f"{time.monotonic_ns()} ")]
         case ["fail"]:

@@ -54,6 +54,11 @@ class Supervisor:
         """The window of the loaded model; None while there is none."""
         return None if self._engine is None else self._engine.context_tokens
 
+    @property
+    def takes_images(self) -> bool:
+        """Whether the loaded model does; no while there is none."""
+        return self._engine is not None and self._engine.takes_images
+
     def drain(self) -> None:
         """Take no more requests; those that run go on."""
         self.state = "draining"

@@ -7,7 +7,9 @@ wire. Its engine core is a process of its own; imports and starts happen in thre
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+import json
+import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -15,8 +17,11 @@ from typing import TYPE_CHECKING, Any
 from node.catalog.gpu import has_nvidia_gpu
 from node.catalog.ready import check_ready
 from node.catalog.served import ServedModel
-from node.engine.port import End, Piece, Prompt, Sampling, Started, Usage
-from node.engine.split import PlainText, Split, ThinkingAndText
+from node.engine.dialect import Splitter
+from node.engine.grammar import build_structural_tag, enforced_schemas
+from node.engine.grammar_guard import GrammarGuard
+from node.engine.markers import read_markers
+from node.engine.port import Guide, Piece, Prompt, Sampling, Started, Usage
 from node.engine.vllm_setup import engine_arguments, set_environment
 from shared.errors import BACKEND_UNAVAILABLE, INVALID_REQUEST, PROMPT_TOO_LONG, ApiError
 
@@ -32,6 +37,8 @@ vLLM refuses more characters than so many tokens could hold before it tokenizes,
 _DEATH_POLL_S = 0.25
 _RETRY_AFTER_S = 5
 _BUSY_RETRY_AFTER_S = 1
+_GRAMMARS = "xgrammar"
+_NEVER = -100.0  # the least bias that vLLM takes
 _WIRE_NAMES = frozenset({"max_tokens", "temperature", "top_p", "top_k"})
 
 
@@ -49,6 +56,7 @@ def _build(model: ServedModel) -> VllmEngine:
     on_cpu = not has_nvidia_gpu()
     set_environment(model, on_cpu=on_cpu)
     from vllm import AsyncEngineArgs
+    from vllm.config import StructuredOutputsConfig
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.metrics.loggers import StatLoggerBase
 
@@ -64,16 +72,19 @@ def _build(model: ServedModel) -> VllmEngine:
         def log_engine_initialized(self) -> None:
             """Nothing to say."""
 
-    arguments = engine_arguments(model, on_cpu=on_cpu)
+    # The default backend may change with the first schema that it sees, and then enforces others no more.
+    grammars = StructuredOutputsConfig(backend=_GRAMMARS, disable_any_whitespace=True)
+    arguments = {"structured_outputs_config": grammars, **engine_arguments(model, on_cpu=on_cpu)}
     return VllmEngine(AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments), stat_loggers=[Quiet]), model)
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedPrompt:
-    """vLLM's engine input, and whether the answer begins with thinking."""
+    """vLLM's engine input, whether the answer begins with thinking, and whether the model was shown tools."""
 
     engine_input: dict[str, Any]
-    thinking: bool = False
+    thinking: bool
+    has_tools: bool
 
     @property
     def token_ids(self) -> list[int]:
@@ -97,11 +108,13 @@ class VllmEngine:
         self.context_tokens: int = engine.model_config.max_model_len
         tokenizer = engine.renderer.get_tokenizer()
         self.special_tokens = frozenset(token.content for token in tokenizer.added_tokens_decoder.values())
-        self._reasoning = (
-            None
-            if model.reasoning_parser is None
-            else Reasoning(model.reasoning_parser, tokenizer, engine.model_config)
-        )
+        self.takes_images: bool = engine.model_config.is_multimodal_model
+        self._markers = read_markers(model, tokenizer)
+        self._thinks = self._markers.dialect.thinks
+        self.takes_tools = self._markers.dialect.tools is not None
+        self._guard = GrammarGuard(model.source, engine.model_config.get_vocab_size())
+        # vLLM would look at every grammar again, on the event loop. The guard has, in a process of its own.
+        engine.input_processor.structured_outputs_config = None
 
     async def render(self, prompt: Prompt) -> RenderedPrompt:
         """Template and tokenize in the renderer's threads.
@@ -114,16 +127,18 @@ class VllmEngine:
 
         # The start of an answer is text: a parser that expects thinking would take what follows for more of it.
         thinking = prompt.enable_thinking and not prompt.continues_last
-        kwargs = {
+        kwargs: dict[str, Any] = {
             "enable_thinking": thinking,
             "add_generation_prompt": not prompt.continues_last,
             "continue_final_message": prompt.continues_last,
             "tokenize": False,
         }
+        if prompt.tools:
+            kwargs["tools"] = list(prompt.tools)
         limit = self.context_tokens * COUNTED_WINDOWS
         try:
             _, (engine_input,) = await self._engine.renderer.render_chat_async(
-                [list(prompt.messages)],
+                [[_with_pictures(message) for message in prompt.messages]],
                 ChatParams(chat_template=self._template, chat_template_kwargs=kwargs),
                 TokenizeParams(max_total_tokens=limit, add_special_tokens=False),
                 prompt_extras=None if prompt.cache_salt is None else {"cache_salt": prompt.cache_salt},
@@ -132,7 +147,7 @@ class VllmEngine:
             if error.parameter in ("input_tokens", "input_text"):
                 raise self._too_long(limit + 1) from None
             raise ApiError(INVALID_REQUEST, "the messages can't be rendered by this model's template") from None
-        rendered = RenderedPrompt(engine_input, thinking)
+        rendered = RenderedPrompt(engine_input, thinking and self._thinks, bool(prompt.tools))
         if rendered.prompt_tokens >= self.context_tokens:
             raise self._too_long(rendered.prompt_tokens)
         return rendered
@@ -141,32 +156,86 @@ class VllmEngine:
         maximum = self.context_tokens - 1  # one token of the window is for the answer
         return ApiError(PROMPT_TOO_LONG, f"prompt is too long: {tokens} tokens > {maximum} maximum")
 
-    def generate(self, rendered: RenderedPrompt, sampling: Sampling, request_id: str) -> VllmGeneration:
+    async def check_guide(self, guide: Guide) -> None:
+        """Compile its grammar in a process that can be killed, the first time that it is asked for.
+
+        Raises:
+            ApiError: it can't be compiled, or not within bounds; `param` is the schema to blame.
+        """
+        await self._guard.check_guide(guide, self._markers.dialect)
+
+    def generate(self, rendered: RenderedPrompt, guide: Guide, sampling: Sampling, request_id: str) -> VllmGeneration:
         """Start generating; `max_tokens` is capped to the room that is left.
 
         Raises:
             ApiError: `INVALID_REQUEST`, when vLLM refuses a value. All else comes when iterating.
         """
+        with _told():
+            parameters = self._sampling(rendered, guide, sampling)
+        splitter = Splitter(
+            dialect=self._markers.dialect,
+            begins_thinking=rendered.thinking,
+            tools=guide.tools,
+            one_call=guide.one_call,
+            new_call_id=_new_call_id,
+        )
+        outputs = self._outputs(rendered, guide, parameters, request_id)
+        return VllmGeneration(outputs, splitter, rendered.prompt_tokens)
+
+    def _sampling(self, rendered: RenderedPrompt, guide: Guide, sampling: Sampling) -> Any:
         from vllm import SamplingParams
         from vllm.sampling_params import RequestOutputKind
 
+        max_tokens = min(sampling.max_tokens, self.context_tokens - rendered.prompt_tokens)
         chosen = {
             "temperature": sampling.temperature,
             "top_p": None if sampling.top_p is None else max(sampling.top_p, LEAST_TOP_P),
             "top_k": sampling.top_k,
-            "max_tokens": min(sampling.max_tokens, self.context_tokens - rendered.prompt_tokens),
+            "max_tokens": max_tokens,
             "output_kind": RequestOutputKind.DELTA,
         }
-        with _told():
-            parameters = SamplingParams(
-                **{**self._defaults, **{name: value for name, value in chosen.items() if value is not None}}
-            )
-        split: Split = PlainText()
+        if rendered.thinking and guide.thinking_budget_tokens is not None:
+            # Where the window holds less than was asked for, thinking gets its share of what there is.
+            share = guide.thinking_budget_tokens * max_tokens // sampling.max_tokens
+            chosen["thinking_token_budget"] = min(guide.thinking_budget_tokens, share)
+        if rendered.has_tools and not guide.tools and self._markers.call_ids:
+            chosen["logit_bias"] = dict.fromkeys(self._markers.call_ids, _NEVER)
+        parameters = SamplingParams(
+            **{**self._defaults, **{name: value for name, value in chosen.items() if value is not None}}
+        )
+        parameters.skip_special_tokens = not self._markers.are_special
+        return parameters
+
+    async def _outputs(
+        self, rendered: RenderedPrompt, guide: Guide, parameters: Any, request_id: str
+    ) -> AsyncGenerator[Any]:
+        has_grammar = False
+        if enforced_schemas(guide):
+            has_grammar = await self._add_grammar(parameters, guide, thinks=rendered.thinking)
         reasoning: dict[str, Any] = {}
-        if self._reasoning is not None:
-            split, parameters.skip_special_tokens, reasoning = self._reasoning.begin(rendered)
+        if self._markers.dialect.thinks:
+            reasoning = {
+                # A grammar covers the thinking too, so that it is in force from the first token.
+                "reasoning_ended": has_grammar or not rendered.thinking,
+                "reasoning_parser_kwargs": {"chat_template_kwargs": {"enable_thinking": rendered.thinking}},
+            }
         outputs = self._engine.generate(rendered.engine_input, parameters, request_id, **reasoning)
-        return VllmGeneration(outputs, split, rendered.prompt_tokens)
+        try:
+            async for output in outputs:
+                yield output
+        finally:
+            await outputs.aclose()  # vLLM only notices a generator that is closed
+
+    async def _add_grammar(self, parameters: Any, guide: Guide, *, thinks: bool) -> bool:
+        from vllm.sampling_params import StructuredOutputsParams
+
+        tag = await asyncio.to_thread(build_structural_tag, guide, self._markers.dialect, thinks=thinks)
+        if tag is None:
+            return False
+        outputs = StructuredOutputsParams(structural_tag=json.dumps(tag))
+        outputs._backend = _GRAMMARS  # noqa: SLF001 - what the look that we spare the event loop would set
+        parameters.structured_outputs = outputs
+        return True
 
     def unfinished_requests(self) -> int:
         """Requests that the engine holds right now."""
@@ -180,78 +249,39 @@ class VllmEngine:
 
     async def shutdown(self) -> None:
         """End the core, 3 to 5 s, in a thread."""
+        await self._guard.close()
         await asyncio.to_thread(self._engine.shutdown)
-
-
-class Reasoning:
-    """vLLM's parser of one model's thinking.
-
-    Args:
-        name: of vLLM's reasoning parser.
-    """
-
-    def __init__(self, name: str, tokenizer: Any, model_config: Any) -> None:
-        from vllm.parser import ParserManager
-
-        self._tokenizer, self._config = tokenizer, model_config
-        self._class = ParserManager.get_parser(
-            reasoning_parser_name=name, model_name=model_config.model, tokenizer=tokenizer
-        )
-        parser = self._class(tokenizer, model_config=model_config).reasoning_parser
-        markers = {parser.reasoning_start_str, parser.reasoning_end_str}
-        # vLLM's parsers ask for every special token as text, so that `<|im_start|>` of a rambling model would reach
-        # the client. That is only needed where the markers are special themselves.
-        self._needs_special = any(
-            token.special for token in tokenizer.added_tokens_decoder.values() if token.content in markers
-        )
-
-    def begin(self, rendered: RenderedPrompt) -> tuple[Split, bool, dict[str, Any]]:
-        """A parser for one answer, whether to skip special tokens, and what the core must be told."""
-        from vllm.entrypoints.openai.chat_completion.protocol import ChatCompletionRequest
-
-        kwargs = {"enable_thinking": rendered.thinking}
-        parser = self._class(self._tokenizer, model_config=self._config, chat_template_kwargs=kwargs)
-        parser.set_prompt_token_ids(rendered.token_ids)
-        # Not a request to anyone: parsers read from it whether there are tools.
-        carrier = parser.adjust_request(
-            ChatCompletionRequest(messages=[], stream=True, tool_choice="none", chat_template_kwargs=kwargs)
-        )
-        split = ThinkingAndText(
-            lambda text, ids, finished: parser.parse_delta(text, ids, carrier, rendered.token_ids, finished=finished)
-        )
-        core = {"reasoning_ended": not rendered.thinking, "reasoning_parser_kwargs": {"chat_template_kwargs": kwargs}}
-        return split, carrier.skip_special_tokens or not self._needs_special, core
 
 
 class VllmGeneration:
     """One running answer of vLLM's.
 
     Args:
-        outputs: vLLM's generator of deltas. split: makes pieces of their text.
+        outputs: vLLM's deltas. splitter: makes pieces of their text.
     """
 
-    def __init__(self, outputs: AsyncGenerator[Any], split: Split, prompt_tokens: int) -> None:
+    def __init__(self, outputs: AsyncGenerator[Any], splitter: Splitter, prompt_tokens: int) -> None:
         self.usage = Usage(input_tokens=prompt_tokens)
         self._outputs = outputs
-        self._pieces = self._read(split)
+        self._pieces = self._read(splitter)
 
     def __aiter__(self) -> AsyncIterator[Piece]:
         return self._pieces
 
     async def aclose(self) -> None:
-        """Abort in the core, unless the answer is complete. vLLM only notices a generator that is closed."""
+        """Abort in the core, unless the answer is complete."""
         await self._pieces.aclose()
         await self._outputs.aclose()
 
-    async def _read(self, split: Split) -> AsyncGenerator[Piece]:
+    async def _read(self, splitter: Splitter) -> AsyncGenerator[Piece]:
         has_started = False
         with _told():
             try:
                 async for output in self._outputs:
                     completion = output.outputs[0]
-                    ids, reason = list(completion.token_ids), completion.finish_reason
+                    reason = completion.finish_reason
                     # A slow reader gets several tokens in one output: only their ids count them.
-                    self.usage.output_tokens += len(ids)
+                    self.usage.output_tokens += len(completion.token_ids)
                     self.usage.cached_tokens = output.num_cached_tokens or 0
                     if reason == "abort":
                         raise _unavailable()
@@ -260,10 +290,12 @@ class VllmGeneration:
                     if not has_started:
                         has_started = True
                         yield _started(output.metrics)
-                    for piece in split(completion.text, ids, finished=reason is not None):
+                    for piece in splitter.feed(completion.text):
                         yield piece
-                    if reason is not None:
-                        yield End("length" if reason == "length" else "stop")
+                    if reason is not None or splitter.ended:
+                        for piece in splitter.finish("length" if reason == "length" else "stop"):
+                            yield piece
+                        return
             finally:
                 await self._outputs.aclose()
 
@@ -300,3 +332,16 @@ def _started(metrics: Any) -> Started:
         queue_ms=(metrics.scheduled_ts - metrics.queued_ts) * 1000,
         prefill_ms=(metrics.first_token_ts - metrics.scheduled_ts) * 1000,
     )
+
+
+def _with_pictures(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Our image parts under vLLM's name."""
+    content = message["content"]
+    if isinstance(content, str):
+        return dict(message)
+    parts = [{"type": "image_pil", "image_pil": part["image"]} if "image" in part else part for part in content]
+    return {**message, "content": parts}
+
+
+def _new_call_id() -> str:
+    return f"chatcmpl-tool-{secrets.token_hex(8)}"

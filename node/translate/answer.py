@@ -15,7 +15,7 @@ _TARGETS = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta
 def accumulate(events: Iterable[Event]) -> dict[str, Any]:
     """Build the body of a non-streamed answer from the events of a complete stream.
 
-    A tool call that was cut before its input was valid JSON is left out: an invented `{}` could be run.
+    A tool call that was cut before its input was whole is left out: an invented `{}` could be run.
     """
     message: dict[str, Any] = {}
     parts: dict[int, list[str]] = {}
@@ -34,6 +34,8 @@ def accumulate(events: Iterable[Event]) -> dict[str, Any]:
     message["content"] = [
         block for index, block in enumerate(message["content"]) if _fill(block, parts.get(index, []))
     ]
+    if not message["content"]:  # SDKs read content[0]
+        message["content"] = [{"type": "text", "text": ""}]
     return message
 
 
@@ -52,7 +54,7 @@ def _fill(block: dict[str, Any], parts: list[str]) -> bool:
         block[block["type"]] = "".join(parts)
         return True
     try:
-        block["input"] = orjson.loads("".join(parts)) if parts else {}
+        block["input"] = orjson.loads("".join(parts))
     except orjson.JSONDecodeError:
         return False
     return True

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, assert_never
 
-from node.engine.port import End, Piece, Started, Text, Thinking, ToolArguments, ToolStart, Usage
+from node.engine.port import End, Piece, Started, Text, Thinking, ToolArguments, ToolEnd, ToolStart, Usage
 from node.translate.stop import StopMatcher
 
 Event = dict[str, Any]
@@ -56,11 +56,13 @@ class MessageMachine:
                 self._thought.update(text.encode())
                 return [*held, *self._switch("thinking"), self._delta("thinking_delta", "thinking", text)]
             case ToolStart(id=call_id, name=name):
-                self._called_tool = True
                 held = self._show(self._matcher.flush())
                 return [*held, *self._close(), self._start("tool_use", id=call_id, name=name, input={})]
             case ToolArguments(json):
                 return [self._delta("input_json_delta", "partial_json", json)]
+            case ToolEnd():
+                self._called_tool = True
+                return self._close()
             case End(reason):
                 return self._end(reason)
             case _:

@@ -6,11 +6,13 @@ A caller is told by name: nothing is ignored in silence.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-from node.wire.request import Content, MessagesRequest, OutputConfig
+from node.wire.request import MessageConfig, MessagesRequest, OutputConfig, RedactedThinkingBlock
 
 _TOP_LEVEL = ("metadata", "service_tier", "cache_control", "context_management")
-_OF_BLOCKS = ("cache_control", "citations")
+_OF_BLOCKS = ("cache_control", "citations", "signature")
+_OF_TOOLS = ("cache_control", "eager_input_streaming")
 
 
 def list_ignored(request: MessagesRequest) -> list[str]:
@@ -19,21 +21,31 @@ def list_ignored(request: MessagesRequest) -> list[str]:
 
 
 def _walk(request: MessagesRequest) -> Iterator[str]:
-    yield from (name for name in _TOP_LEVEL if getattr(request, name) is not None)
+    yield from _set_of(request, _TOP_LEVEL, "")
     yield from _effort(request.output_config, "output_config")
+    yield from _set_of(request.thinking, ("display",), "thinking.")
+    for tool in request.tools or ():
+        yield from _set_of(tool, _OF_TOOLS, "tools.")
     yield from _of_blocks(request.system, "system")
     for message in request.messages:
         yield from _effort(message.output_config, "messages.output_config")
         yield from _of_blocks(message.content, "messages.content")
 
 
-def _effort(config: OutputConfig | None, path: str) -> Iterator[str]:
-    if config is not None and config.effort is not None:
-        yield f"{path}.effort"
+def _effort(config: OutputConfig | MessageConfig | None, path: str) -> Iterator[str]:
+    yield from _set_of(config, ("effort",), f"{path}.")
 
 
-def _of_blocks(content: Content | None, path: str) -> Iterator[str]:
-    if content is None or isinstance(content, str):
+def _of_blocks(content: Any, path: str) -> Iterator[str]:
+    if not isinstance(content, list):
         return
     for block in content:
-        yield from (f"{path}.{name}" for name in _OF_BLOCKS if getattr(block, name) is not None)
+        if isinstance(block, RedactedThinkingBlock):
+            yield f"{path}.redacted_thinking"
+        yield from _set_of(block, _OF_BLOCKS, f"{path}.")
+        yield from _of_blocks(getattr(block, "content", None), f"{path}.content")
+
+
+def _set_of(value: Any, names: tuple[str, ...], prefix: str) -> Iterator[str]:
+    """Those of the names that a value has, and has set."""
+    yield from (prefix + name for name in names if getattr(value, name, None) is not None)

@@ -9,7 +9,7 @@ import signal
 
 import psutil
 
-from node.engine.port import Prompt, Sampling, Text
+from node.engine.port import Guide, Prompt, Sampling, Text
 from node.engine.vllm_engine import VllmEngine
 from shared.errors import ApiError
 from tests.vllm_fixture import start_smollm2
@@ -26,7 +26,7 @@ def cores() -> list[int]:
 async def answer(engine: VllmEngine, *, kill_after_first: bool = False) -> str:
     rendered = await engine.render(Prompt([{"role": "user", "content": "What is the capital of France?"}]))
     text = ""
-    async for piece in engine.generate(rendered, Sampling(max_tokens=2000, temperature=0), "req_test"):
+    async for piece in engine.generate(rendered, Guide(), Sampling(max_tokens=2000, temperature=0), "req_test"):
         if isinstance(piece, Text):
             text += piece.text
             if kill_after_first:

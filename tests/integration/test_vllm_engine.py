@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from node.engine.port import End, Piece, Prompt, Sampling, Started, Text
+from node.engine.port import End, Guide, Piece, Prompt, Sampling, Started, Text
 from node.engine.vllm_engine import VllmEngine
 from shared.errors import INVALID_REQUEST, PROMPT_TOO_LONG, ApiError
 
@@ -26,7 +26,7 @@ def text_of(pieces: list[Piece]) -> str:
 
 
 async def answer(engine: VllmEngine, prompt: Prompt, sampling: Sampling) -> list[Piece]:
-    generation = engine.generate(await engine.render(prompt), sampling, "req_test")
+    generation = engine.generate(await engine.render(prompt), Guide(), sampling, "req_test")
     return [piece async for piece in generation]
 
 
@@ -60,7 +60,7 @@ async def test_started_comes_once_with_the_cores_timings(vllm_engine: VllmEngine
 
 async def test_usage_counts_ids_and_not_pieces(vllm_engine: VllmEngine) -> None:
     rendered = await vllm_engine.render(Prompt(FRANCE))
-    generation = vllm_engine.generate(rendered, greedy(40), "req_test")
+    generation = vllm_engine.generate(rendered, Guide(), greedy(40), "req_test")
     pieces = []
     async for piece in generation:
         pieces.append(piece)
@@ -72,7 +72,7 @@ async def test_usage_counts_ids_and_not_pieces(vllm_engine: VllmEngine) -> None:
 
 
 async def test_usage_is_current_while_it_runs(vllm_engine: VllmEngine) -> None:
-    generation = vllm_engine.generate(await vllm_engine.render(Prompt(STORY)), greedy(20), "req_test")
+    generation = vllm_engine.generate(await vllm_engine.render(Prompt(STORY)), Guide(), greedy(20), "req_test")
     counts = [generation.usage.output_tokens async for _ in generation]
     assert counts == sorted(counts)
     assert counts[0] < counts[-1] == 20
@@ -90,7 +90,7 @@ async def test_a_started_answer_is_continued(vllm_engine: VllmEngine) -> None:
 
 
 async def test_closing_frees_the_engine_at_once(vllm_engine: VllmEngine) -> None:
-    generation = vllm_engine.generate(await vllm_engine.render(Prompt(STORY)), greedy(2000), "req_test")
+    generation = vllm_engine.generate(await vllm_engine.render(Prompt(STORY)), Guide(), greedy(2000), "req_test")
     async for piece in generation:
         if isinstance(piece, Text):
             break
@@ -111,7 +111,7 @@ async def test_a_cancelled_reader_frees_the_engine(vllm_engine: VllmEngine) -> N
 
 
 async def test_closing_before_the_first_piece_is_fine(vllm_engine: VllmEngine) -> None:
-    generation = vllm_engine.generate(await vllm_engine.render(Prompt(STORY)), greedy(2000), "req_test")
+    generation = vllm_engine.generate(await vllm_engine.render(Prompt(STORY)), Guide(), greedy(2000), "req_test")
     await generation.aclose()
     assert [piece async for piece in generation] == []
 
@@ -120,7 +120,7 @@ async def test_two_answers_interleave(vllm_engine: VllmEngine) -> None:
     order: list[str] = []
 
     async def read(name: str) -> None:
-        generation = vllm_engine.generate(await vllm_engine.render(Prompt(STORY)), greedy(20), name)
+        generation = vllm_engine.generate(await vllm_engine.render(Prompt(STORY)), Guide(), greedy(20), name)
         async for _ in generation:
             order.append(name)  # noqa: PERF401 - the point is when
 
@@ -160,7 +160,7 @@ async def test_max_tokens_is_capped_to_the_room_that_is_left(
 ) -> None:
     rendered = await vllm_engine.render(Prompt(STORY))
     monkeypatch.setattr(vllm_engine, "context_tokens", rendered.prompt_tokens + 5)
-    generation = vllm_engine.generate(rendered, greedy(1_000_000), "req_test")
+    generation = vllm_engine.generate(rendered, Guide(), greedy(1_000_000), "req_test")
     pieces = [piece async for piece in generation]
     assert pieces[-1] == End("length")
     assert generation.usage.output_tokens == 5
@@ -175,7 +175,7 @@ async def test_top_p_zero_takes_the_likeliest(vllm_engine: VllmEngine) -> None:
 async def test_what_vllm_refuses_is_the_callers_fault_and_names_the_field(vllm_engine: VllmEngine) -> None:
     rendered = await vllm_engine.render(Prompt(FRANCE))
     with pytest.raises(ApiError) as caught:
-        vllm_engine.generate(rendered, Sampling(max_tokens=5, temperature=-3), "req_test")
+        vllm_engine.generate(rendered, Guide(), Sampling(max_tokens=5, temperature=-3), "req_test")
     assert caught.value.condition is INVALID_REQUEST
     assert caught.value.param == "temperature"
 
@@ -189,7 +189,7 @@ async def test_one_organizations_prefix_is_not_anothers(vllm_engine: VllmEngine)
 
     async def cached(salt: str) -> int:
         rendered = await vllm_engine.render(Prompt(messages, cache_salt=salt))
-        generation = vllm_engine.generate(rendered, greedy(1), "req_test")
+        generation = vllm_engine.generate(rendered, Guide(), greedy(1), "req_test")
         async for _ in generation:
             pass
         return generation.usage.cached_tokens

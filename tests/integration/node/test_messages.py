@@ -13,22 +13,15 @@ import pytest
 from node.engine.port import Engine
 from shared.ids import REQUEST_ID, new_request_id
 from tests.integration.node.conftest import PATH, Node, Start, node_token
+from tests.stream_checker import Event, check_stream, read_frames
 
 SAY = [["text", "Hel"], ["text", "lo"]]
 
 
-async def events_of(response: aiohttp.ClientResponse) -> list[dict[str, Any]]:
-    """Every frame, checked to the byte: `event`, `data`, an empty line, LF."""
-    raw = await response.read()
-    assert raw.endswith(b"\n\n")
-    assert b"\r" not in raw
-    events = []
-    for frame in raw[:-2].split(b"\n\n"):
-        head, data = frame.split(b"\n")
-        assert data.startswith(b"data: ")
-        event: dict[str, Any] = json.loads(data[6:])
-        assert head == b"event: " + event["type"].encode()
-        events.append(event)
+async def events_of(response: aiohttp.ClientResponse) -> list[Event]:
+    """Every event of a legal stream; it may end with an `error` event."""
+    events = read_frames(await response.read())
+    check_stream(events, may_fail=True)
     return events
 
 
@@ -102,7 +95,7 @@ async def test_ids_and_timing_are_on_every_answer(node: Node) -> None:
     response = await node.send(body, **token)
     assert response.headers["request-id"] == response.headers["x-request-id"] == request_id
     names = [entry.partition(";")[0] for entry in response.headers["Server-Timing"].split(", ")]
-    assert names == ["parse", "render", "model", "total"]
+    assert names == ["parse", "images", "render", "guide", "model", "total"]
     stream = await node.post(SAY, stream=True)
     assert "ttft;dur=" in stream.headers["Server-Timing"]
     assert "total" not in stream.headers["Server-Timing"]

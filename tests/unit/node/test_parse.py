@@ -135,7 +135,13 @@ def test_a_missing_field_is_named(name: str) -> None:
     ("changes", "param"),
     [
         ({"nonsense": 1}, "nonsense"),
-        ({"tools": [{"name": "f", "input_schema": {}}]}, "tools"),
+        ({"tools": [{"name": "f", "input_schema": {}, "input_examples": []}]}, "tools.0.input_examples"),
+        (
+            {"tool_choice": {"type": "none", "disable_parallel_tool_use": True}},
+            "tool_choice.disable_parallel_tool_use",
+        ),
+        ({"safeguards": [{"type": "dangerous_tool_use"}]}, "safeguards"),
+        ({"mcp_servers": [{"url": "https://x"}]}, "mcp_servers"),
         ({"container": "c"}, "container"),
         ({"messages": [{"role": "user", "content": "Hi", "extra": 1}]}, "messages.0.extra"),
         (
@@ -150,9 +156,95 @@ def test_a_field_that_is_not_taken_is_refused_in_the_words_that_agents_know(
     assert refusal(**changes) == ("unsupported_parameter", param, f"{param}: Extra inputs are not permitted")
 
 
-def test_a_block_that_is_not_text_is_refused_by_its_type() -> None:
-    code, param, _ = refusal(messages=[{"role": "user", "content": [{"type": "image", "source": {}}]}])
-    assert (code, param) == ("unsupported_parameter", "messages.0.content.0.type")
+def block(fields: Any) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": [fields]}]}
+
+
+def image(source: Any) -> dict[str, Any]:
+    return block({"type": "image", "source": source})
+
+
+UNSUPPORTED: dict[str, tuple[dict[str, Any], str]] = {
+    "a document": (block({"type": "document", "source": {}}), "messages.0.content.0.type"),
+    "a document in a result": (
+        block({"type": "tool_result", "tool_use_id": "a", "content": [{"type": "document"}]}),
+        "messages.0.content.0.content.0.type",
+    ),
+    "a file source": (image({"type": "file", "file_id": "f"}), "messages.0.content.0.source.type"),
+    "thinking between tools": ({"thinking": {"type": "between_tools"}}, "thinking.type"),
+    "an unknown choice": ({"tool_choice": {"type": "some"}}, "tool_choice.type"),
+    "another output format": (
+        {"output_config": {"format": {"type": "xml", "schema": {}}}},
+        "output_config.format.type",
+    ),
+    "an edit that clears": (
+        {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}},
+        "context_management.edits.0.type",
+    ),
+    "an edit that keeps less": (
+        {"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "none"}]}},
+        "context_management.edits.0.keep",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_a_type_that_this_node_does_not_take_is_unsupported(name: str) -> None:
+    changes, param = UNSUPPORTED[name]
+    assert refusal(**changes)[:2] == ("unsupported_parameter", param)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a block without a type": (block({"text": "a"}), "messages.0.content.0.type"),
+    "a type that is no string": (block({"type": {"a": []}}), "messages.0.content.0.type"),
+    "a call in a user turn": (
+        block({"type": "tool_use", "id": "a", "name": "f", "input": {}}),
+        "messages.0.content.0.type",
+    ),
+    "an image in an answer": (
+        {"messages": [{"role": "assistant", "content": [{"type": "image", "source": {}}]}]},
+        "messages.0.content.0.type",
+    ),
+    "an image in the system prompt": ({"system": [{"type": "image"}]}, "system.0.type"),
+    "an image without a source": (block({"type": "image"}), "messages.0.content.0.source"),
+    "a source that is no object": (image("x"), "messages.0.content.0.source"),
+    "a url that is not https": (image({"type": "url", "url": "http://a.b/c.png"}), "messages.0.content.0.source.url"),
+    "a budget below 1024": ({"thinking": {"type": "enabled", "budget_tokens": 1023}}, "thinking.budget_tokens"),
+    "a tool name with a blank": ({"tools": [{"name": "a b", "input_schema": {}}]}, "tools.0.name"),
+    "a tool name that is too long": ({"tools": [{"name": "a" * 129, "input_schema": {}}]}, "tools.0.name"),
+    "a tool name with a line end": ({"tools": [{"name": "a\n", "input_schema": {}}]}, "tools.0.name"),
+    "a schema that is no object": ({"tools": [{"name": "a", "input_schema": []}]}, "tools.0.input_schema"),
+    "an answer's schema that is no object": (
+        {"output_config": {"format": {"type": "json_schema", "schema": 1}}},
+        "output_config.format.schema",
+    ),
+    "an input that is no object": (
+        {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": []}]}]},
+        "messages.0.content.0.input",
+    ),
+    "an unknown effort": ({"output_config": {"effort": "some"}}, "output_config.effort"),
+    "too many tools": ({"tools": [{"name": "a", "input_schema": {}}] * 1001}, "tools"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_value_is_invalid_and_named_by_its_path(name: str) -> None:
+    changes, param = WRONG[name]
+    code, path, message = refusal(**changes)
+    assert (code, path) == ("invalid_request", param)
+    assert message.startswith(f"{param}: ")
+    assert "#" not in message
+
+
+def test_an_image_of_another_kind_is_an_unsupported_media_type() -> None:
+    source = {"type": "base64", "media_type": "image/bmp", "data": ""}
+    assert refusal(**image(source))[:2] == ("unsupported_media_type", "messages.0.content.0.source.media_type")
+
+
+def test_a_tool_of_anthropic_s_is_refused_by_its_name() -> None:
+    code, param, message = refusal(tools=[{"type": "web_search_20250305", "name": "web_search", "max_uses": 8}])
+    assert (code, param) == ("unsupported_parameter", "tools.0.type")
+    assert message.startswith("web_search_20250305 is a tool Anthropic defines or runs; ")
 
 
 json_values = st.recursive(
@@ -165,7 +257,7 @@ json_values = st.recursive(
     max_leaves=12,
 )
 names = st.sampled_from(
-    ["model", "messages", "max_tokens", "system", "stop_sequences", "role", "content", "type", "text"]
+    ["model", "messages", "max_tokens", "system", "tools", "tool_choice", "thinking", "output_config", "stream"]
 )
 
 
@@ -231,7 +323,39 @@ def edits(edit: dict[str, Any]) -> dict[str, Any]:
     return {"context_management": {"edits": [edit]}}
 
 
+CALL = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": {}}]}
+CACHED = {"cache_control": {"type": "ephemeral"}}
 IGNORED: dict[str, dict[str, Any]] = {
+    "thinking.display": {"thinking": {"type": "adaptive", "display": "omitted"}},
+    "tools.eager_input_streaming": {"tools": [{"name": "f", "input_schema": {}, "eager_input_streaming": True}]},
+    "tools.cache_control": {"tools": [{"name": "f", "input_schema": {}, **CACHED}]},
+    "messages.content.signature": {
+        "messages": [{"role": "assistant", "content": [{"type": "thinking", "thinking": "a", "signature": ""}]}]
+    },
+    "messages.content.redacted_thinking": {
+        "messages": [
+            *VALID["messages"],
+            {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "x"}]},
+        ]
+    },
+    "messages.content.cache_control": {
+        "messages": [CALL, {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", **CACHED}]}]
+    },
+    "messages.content.content.cache_control": {
+        "messages": [
+            CALL,
+            {
+                "role": "user",
+                "content": [
+                    {
+                        "type": "tool_result",
+                        "tool_use_id": "a",
+                        "content": [{"type": "text", "text": "b", **CACHED}],
+                    }
+                ],
+            },
+        ]
+    },
     "metadata": {"metadata": {"user_id": "u"}},
     "service_tier": {"service_tier": "auto"},
     "cache_control": {"cache_control": {"type": "ephemeral"}},
@@ -270,25 +394,6 @@ def test_null_in_a_nested_field_is_unset_too() -> None:
 
 def test_nothing_is_listed_for_a_plain_request() -> None:
     assert list_ignored(parse_request(orjson.dumps(VALID | {"thinking": {"type": "disabled"}}))) == []
-
-
-@pytest.mark.parametrize(
-    ("changes", "param"),
-    [
-        (
-            {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}},
-            "context_management.edits.0.type",
-        ),
-        (
-            {"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "none"}]}},
-            "context_management.edits.0.keep",
-        ),
-        ({"thinking": {"type": "adaptive"}}, "thinking.type"),
-        ({"output_config": {"format": {"type": "json_schema", "schema": {}}}}, "output_config.format"),
-    ],
-)
-def test_what_would_change_the_answer_is_not_ignored(changes: dict[str, Any], param: str) -> None:
-    assert refusal(**changes)[:2] == ("unsupported_parameter", param)
 
 
 def test_thread_is_refused_with_the_details_on_which_tool_runners_send_everything_again() -> None:

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from node.engine.port import End, Piece, Started, Text, Thinking, ToolArguments, ToolStart, Usage
+from node.engine.port import End, Piece, Started, Text, Thinking, ToolArguments, ToolEnd, ToolStart, Usage
 from node.translate.answer import accumulate
 from node.translate.stream import Event, MessageMachine
+from tests.stream_checker import check_stream
 
 Runs = list[tuple[str, str]]
 
@@ -36,34 +37,6 @@ def play(pieces: list[Piece], stops: tuple[str, ...] = ()) -> list[Event]:
     return events
 
 
-def check_grammar(events: list[Event]) -> None:
-    """Every rule of the contract's "Streaming"."""
-    assert events[0]["type"] == "message_start"
-    assert [event["type"] for event in events[-2:]] == ["message_delta", "message_stop"]
-    open_block: dict[str, Any] | None = None
-    index = -1
-    for event in events[1:-2]:
-        if event["type"] == "content_block_start":
-            assert open_block is None
-            index += 1
-            open_block = event["content_block"]
-        else:
-            assert open_block is not None
-            if event["type"] == "content_block_stop":
-                open_block = None
-            else:
-                kind = {"text": ("text_delta",), "thinking": ("thinking_delta", "signature_delta")}
-                assert event["delta"]["type"] in kind.get(event_block(events, index)["type"], ("input_json_delta",))
-        assert event["index"] == index
-    assert open_block is None
-
-
-def event_block(events: list[Event], index: int) -> dict[str, Any]:
-    starts = [event for event in events if event["type"] == "content_block_start"]
-    block: dict[str, Any] = starts[index]["content_block"]
-    return block
-
-
 def pieces_of(runs: Runs, size: int) -> list[Piece]:
     pieces: list[Piece] = [Started()]
     for kind, text in runs:
@@ -80,8 +53,8 @@ def test_any_cut_of_the_same_pieces_gives_a_legal_stream_and_the_same_message(
     runs: Runs, size: int, stops: list[str]
 ) -> None:
     cut, whole = play(pieces_of(runs, size), tuple(stops)), play(pieces_of(runs, 99), tuple(stops))
-    check_grammar(cut)
-    check_grammar(whole)
+    check_stream(cut)
+    check_stream(whole)
     assert accumulate(cut) == accumulate(whole)
 
 
@@ -92,7 +65,7 @@ def test_text_that_is_held_back_keeps_its_place_in_front_of_what_follows() -> No
 
 def test_thinking_closes_before_the_first_text_and_carries_a_signature() -> None:
     events = play([Started(), Thinking("hm"), Text("yes"), End("stop")])
-    check_grammar(events)
+    check_stream(events)
     thinking, text = accumulate(events)["content"]
     assert (thinking["thinking"], text["text"]) == ("hm", "yes")
     assert thinking["signature"]
@@ -100,7 +73,7 @@ def test_thinking_closes_before_the_first_text_and_carries_a_signature() -> None
 
 def test_an_empty_answer_holds_one_empty_text_block() -> None:
     events = play([Started(), End("stop")])
-    check_grammar(events)
+    check_stream(events)
     assert accumulate(events)["content"] == [{"type": "text", "text": ""}]
 
 
@@ -129,9 +102,10 @@ def test_a_complete_tool_call_ends_with_tool_use_and_its_input() -> None:
         ToolStart("chatcmpl-tool-1", "f"),
         ToolArguments('{"a"'),
         ToolArguments(":1}"),
+        ToolEnd(),
     ]
     events = play([*pieces, End("stop")])
-    check_grammar(events)
+    check_stream(events)
     message = accumulate(events)
     assert message["content"][1] == {"type": "tool_use", "id": "chatcmpl-tool-1", "name": "f", "input": {"a": 1}}
     assert message["stop_reason"] == "tool_use"
@@ -141,7 +115,7 @@ def test_a_complete_tool_call_ends_with_tool_use_and_its_input() -> None:
 
 def test_a_tool_call_that_was_cut_is_left_out_rather_than_invented() -> None:
     message = accumulate(play([Started(), ToolStart("chatcmpl-tool-1", "f"), ToolArguments('{"a"'), End("length")]))
-    assert message["content"] == []
+    assert message["content"] == [{"type": "text", "text": ""}]
     assert message["stop_reason"] == "max_tokens"
 
 

@@ -1,0 +1,1 @@
+"""Images of a request: from bytes to pixels."""
