@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.e2e.stack import DevCommand, DevStack, running_dev
 from tests.redis_server import running_redis
 
 
@@ -14,3 +15,10 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One real Redis a session, as `b3os dev` configures it; tests keep apart by the names of their keys."""
     with running_redis(tmp_path_factory.mktemp("redis")) as url:
         yield url
+
+
+@pytest.fixture(scope="session")
+def dev_scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStack]:
+    """The whole service, once a session: edge, node and Redis, with canned answers."""
+    with running_dev(DevCommand(tmp_path_factory.mktemp("dev") / "home")) as stack:
+        yield stack

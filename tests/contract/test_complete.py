@@ -1,0 +1,139 @@
+"""Every row of the tables of docs/wire.md and docs/errors.md has a test that bears its name, or a reason why not yet.
+
+`test_errors_413_payload_too_large_…` is for the row "413 `payload_too_large`" of the section "Errors".
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from edge.settings import EdgeSection
+from node.catalog.served import ServedModel
+from node.images import decode, intake
+from node.wire import parse
+
+ROOT = Path(__file__).parents[2]
+MODEL, EDGE = ServedModel("b3os/x", "x", "x"), EdgeSection.model_fields
+
+ELSEWHERE = {  # rows that need a service of another kind: broken, silent, or spoken to in broken HTTP
+    "errors 408 request_timeout": "tests/integration/test_http_server.py::test_a_body_that_stops_coming_is_a_408",
+    "errors 409 token_reused": (
+        "tests/integration/node/test_messages.py::test_a_request_without_a_token_or_with_a_used_one_is_not_read"
+    ),
+    "errors 503 node_unavailable": "tests/integration/edge/test_proxy.py::test_no_reachable_node_is_a_503",
+    "streaming ping": (
+        "tests/integration/node/test_messages.py::test_silence_is_broken_by_ping_events_between_the_others"
+    ),
+}
+LATER = {  # rows of the contract that belong to later work; docs/wire.md tells its readers, section "Not yet"
+    "402 spend_cap_reached": "the ledger",
+    "403 egress_denied": "images that are fetched",
+    "429 rate_limited": "the limiter",
+    "429 concurrency_limited": "the limiter",
+    "url sources of images": "the egress guard",
+    "session cookie": "the dashboard's login",
+    "/v1/keys": "the routes for keys",
+    "/v1/auth": "accounts",
+    "/v1/requests": "the request log",
+    "/v1/usage": "the ledger",
+    "/metrics": "metrics",
+}
+
+
+def tables(document: str) -> dict[str, list[list[str]]]:
+    """The rows of every table by the heading that they stand under, without those that name the columns."""
+    found: dict[str, list[list[str]]] = defaultdict(list)
+    heading = ""
+    lines = (ROOT / document).read_text().splitlines()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        if line.startswith("#"):
+            heading = line.strip("# ").lower()
+        elif line.startswith("| ") and not re.match(r"\|[ -]+\|", line) and not re.match(r"\|[ -]+\|", following):
+            found[heading].append([cell.strip().replace("`", "") for cell in line.strip("|").split(" | ")])
+    return found
+
+
+def slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+
+
+@functools.cache
+def rows() -> dict[str, set[str]]:
+    """The slugs of all rows that must have a test, by section."""
+    wire = tables("docs/wire.md")
+    found = {name: {slug(row[0]) for row in wire[name]} for name in wire if name != "not yet"}
+    return found | {"errors": {slug(f"{row[0]} {row[1]}") for row in tables("docs/errors.md")["errors"]}}
+
+
+@functools.cache
+def names_by_section() -> dict[str, list[str]]:
+    """What follows `test_<section>_` in the names of these tests; some sections need none of a row's name."""
+    found: dict[str, list[str]] = {}
+    for section in rows():
+        file = ROOT / "tests" / "contract" / f"test_{section}.py"
+        names = [node.name for node in ast.walk(ast.parse(file.read_text())) if hasattr(node, "name")]
+        found[section] = [name.removeprefix("test_") for name in names if name.startswith("test_")]
+    return found
+
+
+def row_of(test: str, section: str) -> str | None:
+    """The row that a test is named after: the longest that its name begins with."""
+    slugs = [row for row in rows()[section] if f"{test}_".startswith(f"{section}_{row}_")]
+    return max(slugs, key=len, default=None)
+
+
+def test_the_documents_have_the_sections_of_the_contract() -> None:
+    assert set(rows()) == {
+        *("names", "routes", "fields", "refusals", "headers", "streaming", "agents", "bounds", "errors")
+    }
+
+
+@pytest.mark.parametrize("section", sorted(rows()))
+def test_every_row_has_a_test_that_bears_its_name(section: str) -> None:
+    tested = {row_of(name, section) for name in names_by_section()[section]}
+    elsewhere = {slug(row.removeprefix(section)) for row in ELSEWHERE if row.startswith(f"{section} ")}
+    assert elsewhere <= rows()[section]
+    later = {slug(row) for row in LATER}
+    assert rows()[section] - tested - elsewhere - later == set()
+
+
+@pytest.mark.parametrize("section", sorted(rows()))
+def test_every_test_bears_the_name_of_a_row(section: str) -> None:
+    assert [name for name in names_by_section()[section] if row_of(name, section) is None] == []
+
+
+def test_the_tests_elsewhere_exist() -> None:
+    for place in ELSEWHERE.values():
+        file, _, name = place.partition("::")
+        assert f"def {name}(" in (ROOT / file).read_text(), place
+
+
+def test_what_is_not_there_yet_is_told_and_not_there() -> None:
+    assert {row[0] for row in tables("docs/wire.md")["not yet"]} == set(LATER)
+    tested = {row_of(name, section) for section, names in names_by_section().items() for name in names}
+    assert not tested & {slug(row) for row in LATER}
+
+
+def test_the_bounds_are_the_code_s() -> None:
+    told = {
+        row[0]: [int(number) for number in re.findall(r"\d+", row[1])] for row in tables("docs/wire.md")["bounds"]
+    }
+    assert told == {
+        "bytes of a body": [MODEL.max_request_bytes, EDGE["max_request_bytes"].get_default()],
+        "messages": [parse.MAX_MESSAGES],
+        "content blocks": [parse.MAX_BLOCKS],
+        "tools": [parse.MAX_TOOLS],
+        "fields": [parse.MAX_FIELDS],
+        "stop sequences": [parse.MAX_STOPS, parse.MAX_STOP_CHARACTERS],
+        "opening brackets": [parse.MAX_BRACKETS],
+        "bytes of a schema": [65_536],
+        "levels of a schema": [32],
+        "images": [intake.MAX_IMAGES],
+        "pixels of an image": [decode.MAX_PIXELS, decode.MAX_SIDE],
+    }

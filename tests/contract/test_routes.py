@@ -1,0 +1,69 @@
+"""The table "Routes" of docs/wire.md."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from tests.contract.service import COUNT, MESSAGES, PREFIX, Service
+
+WHOLE = {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage", "b3os"}
+
+
+@pytest.mark.parametrize("query", ["", "?beta=true", "?a=1&a=2&%00"])
+def test_routes_post_v1_infer_v1_messages(service: Service, query: str) -> None:
+    answer = service.post(service.body(), f"{MESSAGES}{query}")
+    assert set(answer.message) == WHOLE
+    assert service.ask(stream=True).events
+
+
+def test_routes_post_v1_infer_messages_is_the_same(service: Service) -> None:
+    assert set(service.post(service.body(), f"{PREFIX}/messages").message) == WHOLE
+    assert service.post(service.body(stream=True), f"{PREFIX}/messages?beta=true").events
+
+
+def test_routes_post_v1_infer_v1_messages_count_tokens_needs_no_max_tokens(service: Service) -> None:
+    body = service.body("one two three", system="four")
+    counted = service.post({name: value for name, value in body.items() if name != "max_tokens"}, COUNT)
+    assert counted.message == {"input_tokens": 4}
+    assert service.post(body).message["usage"]["input_tokens"] == 4
+
+
+def test_routes_get_v1_infer_models_in_openai_s_shape(service: Service) -> None:
+    listed = service.send(None, f"{PREFIX}/models", "GET").message
+    assert set(listed) == {"object", "data"}
+    assert listed["data"][0]["object"] == "model"
+    assert listed["data"][0]["context_window"] == 1_000_000
+
+
+@pytest.mark.parametrize("name", ["b3os/scripted", "b3os%2Fscripted"])
+def test_routes_get_v1_infer_models_id(service: Service, name: str) -> None:
+    assert service.send(None, f"{PREFIX}/models/{name}", "GET").message["object"] == "model"
+    other = service.send(None, f"{PREFIX}/models/other", "GET")
+    assert other.refusal() == (404, "model_not_available", "not_found_error", "model")
+
+
+def test_routes_get_v1_infer_v1_models_in_anthropic_s_shape(service: Service) -> None:
+    listed = service.send(None, f"{PREFIX}/v1/models?limit=1", "GET").message
+    assert set(listed) == {"data", "has_more", "first_id", "last_id"}
+    assert listed["data"][0]["type"] == "model"
+    assert listed["data"][0]["max_input_tokens"] == listed["data"][0]["max_tokens"] == 999_999
+
+
+@pytest.mark.parametrize("name", ["b3os/scripted", "b3os%2Fscripted"])
+def test_routes_get_v1_infer_v1_models_id(service: Service, name: str) -> None:
+    assert service.send(None, f"{PREFIX}/v1/models/{name}", "GET").message["type"] == "model"
+    other = service.send(None, f"{PREFIX}/v1/models/other", "GET")
+    assert other.refusal() == (404, "model_not_available", "not_found_error", "model")
+
+
+def test_routes_head_v1_infer_is_for_anybody(service: Service) -> None:
+    answer = service.send(None, PREFIX, "HEAD", key="")
+    assert (answer.status, answer.raw) == (200, b"")
+
+
+def test_routes_get_v1_openapi_yaml_and_json_need_no_key(service: Service) -> None:
+    as_yaml = service.send(None, "/v1/openapi.yaml", "GET", key="")
+    as_json = service.send(None, "/v1/openapi.json", "GET", key="")
+    assert as_json.message["openapi"].startswith("3.1")
+    assert yaml.safe_load(as_yaml.raw) == as_json.message
