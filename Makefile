@@ -3,11 +3,11 @@ EXTRA ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
 BIN := .venv/bin
 READY := .venv/ready-$(EXTRA)
 
-.PHONY: help run test check fmt bench clean
+.PHONY: help run test check fmt bench bench-node clean
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):[^#]*## /make \1\t/p' Makefile | expand -t 14
+	@sed -n 's/^\([a-z-]*\):[^#]*## /make \1\t/p' Makefile | expand -t 18
 
 run: $(READY) ## set up what is missing, then run the whole service here (Ctrl-C ends it)
 	@exec $(BIN)/b3os dev --with-parent $(ARGS)
@@ -27,6 +27,9 @@ fmt: $(READY) ## format and repair what ruff can
 
 bench: $(READY) ## what the edge adds, and what it weighs
 	$(BIN)/python -m tests.bench
+
+bench-node: $(READY) ## what the node costs per token, and how it serves a model, beside vLLM's own server
+	$(BIN)/python -m tests.bench.node
 
 clean: ## remove the virtual environment, caches and the development state (.b3os, models included)
 	rm -rf .venv .b3os .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -26,9 +26,14 @@ class Stack:
 
     def node_token(self, request_id: str, method: str, path: str) -> str:
         """What the edge would send."""
-        caller = Caller("org_bench", "prj_bench", "key", "key_bench", ("infer:run",), {}, None)
-        now_s = int(time.time())
-        return mint(self.key, caller, audience=["n1"], request_id=request_id, method=method, path=path, now_s=now_s)
+        return node_token(self.key, request_id, method, path)
+
+
+def node_token(key: SigningKey, request_id: str, method: str, path: str) -> str:
+    """A caller of node `n1`, as an edge with this key would name it."""
+    caller = Caller("org_bench", "prj_bench", "key", "key_bench", ("infer:run",), {}, None)
+    now_s = int(time.time())
+    return mint(key, caller, audience=["n1"], request_id=request_id, method=method, path=path, now_s=now_s)
 
 
 @contextlib.contextmanager

@@ -91,9 +91,11 @@ class DevCommand:
 
 
 @contextlib.contextmanager
-def running_dev(command: DevCommand, *, within_s: float = 60) -> Iterator[DevStack]:
-    """Start, wait, and stop with SIGTERM at the end."""
-    process = command.start("--with-parent")
+def running_dev(
+    command: DevCommand, *, within_s: float = 60, settings: Mapping[str, str] | None = None
+) -> Iterator[DevStack]:
+    """Start, wait, and stop with SIGTERM at the end; `settings` are variables."""
+    process = command.start("--with-parent", environ={**os.environ, **(settings or {})})
     try:
         yield command.wait_until_ready(process, within_s)
     finally:

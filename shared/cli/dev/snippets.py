@@ -37,7 +37,7 @@ def render_welcome(facts: Facts, python: str) -> str:
         f"base URL  {facts.base_url}\nAPI key   {facts.api_key}\nmodel     {facts.model}",
         f"# curl\n{render_curl(facts)}",
         f"# Anthropic's Python SDK\n{render_python(facts, python)}",
-        f"# Claude Code, once this node takes tools and thinking (README.md)\n{render_claude_code(facts)}",
+        f"# Claude Code (docs/claude-code.md)\n{render_claude_code(facts)}",
     )
     return "\n\n".join(blocks)
 

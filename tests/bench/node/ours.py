@@ -1,0 +1,63 @@
+"""Our path: the node's own application on a canned engine."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import orjson
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from node.app import build_node_app
+from node.catalog.served import ServedModel
+from node.engine.supervisor import Supervisor
+from node.engine.vllm_engine import VllmEngine
+from node.gate import Gate
+from shared.http_server import ContractRunner
+from shared.ids import new_request_id
+from shared.node_token import SigningKey
+from shared.web import render_anthropic
+from tests.bench.dev_stack import node_token
+from tests.bench.node.canned_engine import CannedEngine
+from tests.bench.node.null_transport import exchange
+
+PATH = "/v1/infer/v1/messages"
+
+
+class OurNode:
+    """Made by `start`."""
+
+    def __init__(self, engine: CannedEngine, runner: ContractRunner, supervisor: Supervisor, key: SigningKey) -> None:
+        self._engine, self._runner, self._supervisor, self._key = engine, runner, supervisor, key
+
+    @classmethod
+    async def start(cls, engine: CannedEngine, model: ServedModel) -> OurNode:
+        """As `node/__main__.py` does, without a port."""
+        private = Ed25519PrivateKey.generate()
+
+        async def make_engine() -> VllmEngine:
+            return VllmEngine(cast("Any", engine), model)
+
+        supervisor = Supervisor(make_engine)
+        gate = Gate("n1", {"k1": private.public_key()})
+        runner = ContractRunner(
+            build_node_app(node_id="n1", model=model, gate=gate, supervisor=supervisor), render_anthropic
+        )
+        await runner.setup()
+        supervisor.start()
+        while supervisor.state != "ready":
+            assert supervisor.state == "starting", "the engine did not start"
+            await asyncio.sleep(0.01)
+        return cls(engine, runner, supervisor, SigningKey("k1", private))
+
+    async def answer(self, request: dict[str, Any]) -> tuple[float, bytes]:
+        """CPU seconds from the first output to the last byte, and all bytes of the answer."""
+        assert self._runner.server is not None
+        credential = {"Authorization": f"Bearer {node_token(self._key, new_request_id(), 'POST', PATH)}"}
+        ended_s, said = await exchange(self._runner.server(), PATH, credential, orjson.dumps(request))
+        return ended_s - self._engine.began_s, said
+
+    async def stop(self) -> None:
+        """End what runs beside it."""
+        await self._runner.cleanup()
+        await self._supervisor.stop()
