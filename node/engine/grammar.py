@@ -35,12 +35,6 @@ _END = f"\n{CALL_END}"
 _ANY_INPUT = Plan(Anything(is_object=True), {})
 
 
-def enforced_schemas(guide: Guide) -> list[Schema]:
-    """The schemas that the answer is kept to: of every tool that must be called, of strict ones, and of its text."""
-    tools = [tool.schema for tool in guide.tools if guide.must_call or tool.is_strict]
-    return tools if guide.answer is None else [*tools, guide.answer]
-
-
 def build_structural_tag(guide: Guide, dialect: Dialect, *, thinks: bool) -> Format | None:
     """The tag for vLLM's `StructuredOutputsParams(structural_tag=…)`, or None where there is nothing to enforce.
 
@@ -53,7 +47,7 @@ def build_structural_tag(guide: Guide, dialect: Dialect, *, thinks: bool) -> For
     Raises:
         ApiError: a schema can't be enforced; `param` is its path.
     """
-    if not enforced_schemas(guide):
+    if not guide.promises():
         return None
     tools = [
         (tool.name, orjson.dumps(tool.schema.schema if strict else {}), tool.schema.path, strict)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from node.engine.dialect.spec import Dialect
-from node.engine.grammar import build_structural_tag, enforced_schemas
+from node.engine.grammar import build_structural_tag
 from node.engine.port import Guide, Schema, Tool
 from node.schema.refusal import invalid, unenforceable
 from shared.errors import BACKEND_UNAVAILABLE, ApiError
@@ -82,7 +82,7 @@ class GrammarGuard:
         tag = await asyncio.to_thread(build_structural_tag, guide, dialect, thinks=False)
         if tag is None or isinstance(await self.check(tag), Accepted):
             return
-        schemas = enforced_schemas(guide)
+        schemas = guide.promises()
         for schema in schemas:
             alone = await asyncio.to_thread(build_structural_tag, _alone(schema, guide), dialect, thinks=False)
             verdict = Accepted(0, 0, 0) if alone is None else await self.check(alone)

@@ -83,6 +83,11 @@ class Guide:
     answer: Schema | None = None
     thinking_budget_tokens: int | None = None
 
+    def promises(self) -> list[Schema]:
+        """The schemas that the answer is kept to: of tools that must be called, of strict ones, and of its text."""
+        tools = [tool.schema for tool in self.tools if self.must_call or tool.is_strict]
+        return tools if self.answer is None else [*tools, self.answer]
+
 
 @dataclass(frozen=True, slots=True)
 class Started:

@@ -29,7 +29,6 @@ from node.engine.port import (
     Piece,
     Prompt,
     Sampling,
-    Schema,
     Started,
     Text,
     Thinking,
@@ -77,7 +76,7 @@ class ScriptedEngine:
 
     async def check_guide(self, guide: Guide) -> None:
         """Refuse schemas for which nothing comes to mind."""
-        for schema in _promised(guide):
+        for schema in guide.promises():
             if not Conformance(schema.schema).holds(make_up(schema.schema)):
                 message = f"{schema.path}: the scripted engine can't make up a value for this schema"
                 raise ApiError(UNSUPPORTED_PARAMETER, message, param=schema.path)
@@ -185,12 +184,6 @@ def _read_script(text: str) -> dict[str, Any] | None:
             except ValueError:
                 return None
     return None
-
-
-def _promised(guide: Guide) -> list[Schema]:
-    if guide.must_call:
-        return [tool.schema for tool in guide.tools]
-    return [] if guide.answer is None else [guide.answer]
 
 
 def _steps_for(guide: Guide) -> list[Step]:

@@ -18,7 +18,7 @@ from node.catalog.gpu import has_nvidia_gpu
 from node.catalog.ready import check_ready
 from node.catalog.served import ServedModel
 from node.engine.dialect import Splitter
-from node.engine.grammar import build_structural_tag, enforced_schemas
+from node.engine.grammar import build_structural_tag
 from node.engine.grammar_guard import GrammarGuard
 from node.engine.markers import read_markers
 from node.engine.port import Guide, Piece, Prompt, Sampling, Started, Usage
@@ -48,7 +48,9 @@ async def start_vllm_engine(model: ServedModel) -> VllmEngine:
     Raises:
         ModelNotReady: nothing is there to be loaded.
     """
-    return await asyncio.to_thread(_build, model)
+    engine = await asyncio.to_thread(_build, model)
+    engine.warm_up()
+    return engine
 
 
 def _build(model: ServedModel) -> VllmEngine:
@@ -57,6 +59,7 @@ def _build(model: ServedModel) -> VllmEngine:
     set_environment(model, on_cpu=on_cpu)
     from vllm import AsyncEngineArgs
     from vllm.config import StructuredOutputsConfig
+    from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.metrics.loggers import StatLoggerBase
 
@@ -75,7 +78,10 @@ def _build(model: ServedModel) -> VllmEngine:
     # The default backend may change with the first schema that it sees, and then enforces others no more.
     grammars = StructuredOutputsConfig(backend=_GRAMMARS, disable_any_whitespace=True)
     arguments = {"structured_outputs_config": grammars, **engine_arguments(model, on_cpu=on_cpu)}
-    return VllmEngine(AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments), stat_loggers=[Quiet]), model)
+    # Of a server: vLLM's defaults for batches on a GPU go by it.
+    context = UsageContext.OPENAI_API_SERVER
+    engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments), usage_context=context, stat_loggers=[Quiet])
+    return VllmEngine(engine, model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +121,11 @@ class VllmEngine:
         self._guard = GrammarGuard(model.source, engine.model_config.get_vocab_size())
         # vLLM would look at every grammar again, on the event loop. The guard has, in a process of its own.
         engine.input_processor.structured_outputs_config = None
+
+    def warm_up(self) -> None:
+        """Have the guard's process started before the first grammar waits for it; nobody waits for this."""
+        self._warming = asyncio.create_task(self._guard.start())
+        self._warming.add_done_callback(lambda task: task.cancelled() or task.exception())
 
     async def render(self, prompt: Prompt) -> RenderedPrompt:
         """Template and tokenize in the renderer's threads.
@@ -210,7 +221,7 @@ class VllmEngine:
         self, rendered: RenderedPrompt, guide: Guide, parameters: Any, request_id: str
     ) -> AsyncGenerator[Any]:
         has_grammar = False
-        if enforced_schemas(guide):
+        if guide.promises():
             has_grammar = await self._add_grammar(parameters, guide, thinks=rendered.thinking)
         reasoning: dict[str, Any] = {}
         if self._markers.dialect.thinks:

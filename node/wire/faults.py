@@ -85,6 +85,8 @@ def _other_type(name: str, expected: str, path: str) -> ApiError:
         name = safe_text(name, _LONGEST_NAME)
         words = f"{name} is a tool Anthropic defines or runs; this node takes custom tools only"
         return ApiError(UNSUPPORTED_PARAMETER, f"{words} (name, description, input_schema)", param=path)
+    if path.startswith("context_management."):
+        return not_permitted(path)  # on other words, Claude Code gives up instead of asking again without
     if name in _MISPLACED and path.startswith(("messages.", "system.")) and not path.endswith(".source.type"):
         return invalid(path, f"a block of this type may not stand here, only {expected}")
     # Agents look for the last words and go on without the file; on others, every later turn would be refused as well.

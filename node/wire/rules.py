@@ -22,14 +22,14 @@ from node.wire.request import (
     ToolUseBlock,
     UserMessage,
 )
-from node.wire.schema import check_schema, require_enforceable
+from node.wire.schema import check_schema
 
 
 def check_rules(request: MessagesRequest) -> None:
     """Raise the first fault.
 
     Raises:
-        ApiError: `INVALID_REQUEST`, or `UNSUPPORTED_PARAMETER` for a schema that can't be enforced.
+        ApiError: `INVALID_REQUEST`.
     """
     _check_contents(request)
     _check_calls(request)
@@ -113,10 +113,7 @@ def _check_tools(tools: Sequence[Tool]) -> None:
         if tool.name in names:
             raise invalid(f"tools.{index}.name", "an earlier tool has the same name")
         names.add(tool.name)
-        path = f"tools.{index}.input_schema"
-        check_schema(tool.input_schema, path)
-        if tool.strict:
-            require_enforceable(tool.input_schema, path, is_input=True)
+        check_schema(tool.input_schema, f"tools.{index}.input_schema")
 
 
 def _check_references(request: MessagesRequest) -> None:
@@ -127,21 +124,12 @@ def _check_references(request: MessagesRequest) -> None:
 
 
 def _check_choice(request: MessagesRequest) -> None:
-    """A call that is forced matches its schema, so that every tool it may choose must be one that we can enforce."""
     choice = request.tool_choice
     shown = {tool.name for tool in list_shown_tools(request)}
-    if isinstance(choice, AnyChoice):
-        if not shown:
-            raise invalid("tool_choice", "a forced call needs tools, and not only deferred ones")
-    elif isinstance(choice, ToolChoice):
-        if choice.name not in shown:
-            raise invalid("tool_choice.name", "no tool of this name is in tools")
-        shown = {choice.name}
-    else:
-        return
-    for index, tool in enumerate(request.tools or ()):
-        if tool.name in shown:
-            require_enforceable(tool.input_schema, f"tools.{index}.input_schema", is_input=True)
+    if isinstance(choice, AnyChoice) and not shown:
+        raise invalid("tool_choice", "a forced call needs tools, and not only deferred ones")
+    if isinstance(choice, ToolChoice) and choice.name not in shown:
+        raise invalid("tool_choice.name", "no tool of this name is in tools")
 
 
 def _check_thinking(request: MessagesRequest) -> None:
@@ -158,4 +146,3 @@ def _check_format(request: MessagesRequest) -> None:
         raise invalid(path, "can't be used with a trailing assistant turn: its text isn't part of the answer")
     schema = request.output_config.format.json_schema
     check_schema(schema, f"{path}.schema")
-    require_enforceable(schema, f"{path}.schema", is_input=False)

@@ -13,7 +13,6 @@ from shared.errors import ApiError
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 TOOL = {"name": "get_weather", "input_schema": CITY}
 OTHER = {"name": "get_time", "input_schema": CITY}
-LOOSE = {"name": "loose", "input_schema": {"type": "object", "not": {"required": ["x"]}}}
 USER = {"role": "user", "content": "Hi"}
 
 
@@ -92,19 +91,6 @@ def test_tool_names_one_of_the_tools(tools: Any) -> None:
     choice = {"type": "tool", "name": "get_weather"}
     assert refusal(tools=tools, tool_choice=choice) == ("invalid_request", "tool_choice.name")
     assert parse_request(body(tools=[OTHER, TOOL | {"defer_loading": True}], tool_choice=choice)).messages
-
-
-def test_a_schema_that_must_hold_is_refused_where_it_can_not_be_enforced() -> None:
-    """A free call of the same tool is no promise, so that its schema is only shown to the model."""
-    where = ("unsupported_parameter", "tools.1.input_schema.not")
-    assert parse_request(body(tools=[TOOL, LOOSE])).messages
-    assert refusal(tools=[TOOL, LOOSE], tool_choice={"type": "any"}) == where
-    assert refusal(tools=[TOOL, LOOSE], tool_choice={"type": "tool", "name": "loose"}) == where
-    assert refusal(tools=[TOOL, LOOSE | {"strict": True}]) == where
-    assert parse_request(body(tools=[TOOL, LOOSE], tool_choice={"type": "tool", "name": "get_weather"})).messages
-    schema = {"type": "object", "if": {}, "then": {}}
-    code, param = refusal(output_config={"format": {"type": "json_schema", "schema": schema}})
-    assert (code, param) == ("unsupported_parameter", "output_config.format.schema.if")
 
 
 def deep(levels: int) -> dict[str, Any]:
