@@ -5,7 +5,6 @@ Decides the order of the steps. Their own decisions are elsewhere: `receive`, `w
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -19,7 +18,7 @@ from node.engine.supervisor import Supervisor
 from node.receive import Receiver, render_message
 from node.sse import PING_AFTER_S, event_stream
 from node.translate.answer import accumulate
-from node.translate.guide import build_guide, check_promises
+from node.translate.guide import build_guide
 from node.translate.inspect import Inspector
 from node.translate.sampling import build_sampling
 from node.translate.stream import Event, MessageMachine
@@ -53,9 +52,7 @@ class MessagesHandler:
         rendered = await render_message(engine, message, caller, context)
         guide = build_guide(message)
         with context.phases.measure("guide"):
-            if guide.promises():
-                await asyncio.to_thread(check_promises, guide)  # a schema can take 100 ms to read
-                await engine.check_guide(guide)
+            await engine.check_guide(rendered, guide)
         generation = engine.generate(rendered, guide, build_sampling(message), context.request_id)
         async with aclosing(generation):
             pieces = aiter(generation)

@@ -1,7 +1,7 @@
-"""Grammars are compiled in a process that can be killed before vLLM compiles them where it can't be stopped.
+"""Schemas are read and grammars compiled in a process that can be killed, before vLLM compiles where nothing can be.
 
-Decides what a caller hears of a grammar that is too much, and that each is tried once. Must not know xgrammar; what a
-grammar may cost is `grammar_zygote.py`'s.
+Decides what a caller hears of a guide that is too much, and that each is tried once. Must not know xgrammar; what a
+guide may cost is `grammar_zygote.py`'s.
 """
 
 from __future__ import annotations
@@ -17,13 +17,17 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import orjson
+
 from node.engine.dialect.spec import Dialect
-from node.engine.grammar import build_structural_tag
+from node.engine.guide_text import write_guide
 from node.engine.port import Guide, Schema, Tool
 from node.schema.refusal import invalid, unenforceable
-from shared.errors import BACKEND_UNAVAILABLE, ApiError
+from shared.errors import BACKEND_UNAVAILABLE, INVALID_REQUEST, UNSUPPORTED_PARAMETER, ApiError
 
 MOST_VERDICTS = 2048
+MOST_KEPT_CHARS = 64 << 20
+MOST_SCHEMA_BYTES = 256 << 10
 MOST_WAITING = 64
 _START_S = 120.0
 _PASSED_ON = frozenset({"PATH", "HOME", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "LANG", "LC_ALL", "TMPDIR"})
@@ -32,8 +36,9 @@ _PASSED_ON = frozenset({"PATH", "HOME", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "LANG"
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """It compiles, in so much processor time; a mask takes so long in the mean."""
+    """It compiles, in so much processor time; a mask takes so long in the mean. `tag` is for vLLM."""
 
+    tag: str
     build_ms: float
     compile_ms: float
     mask_ms: float
@@ -46,7 +51,16 @@ class Refused:
     why: Literal["invalid", "slow", "large"]
 
 
-Verdict = Accepted | Refused
+@dataclass(frozen=True, slots=True)
+class Unenforceable:
+    """A schema of it says what a model can't be kept to, or is none."""
+
+    code: str
+    message: str
+    param: str | None
+
+
+Verdict = Accepted | Refused | Unenforceable
 
 _WORDS = {
     "slow": "a schema that takes so long to compile",
@@ -64,6 +78,7 @@ class GrammarGuard:
     def __init__(self, source: str, vocabulary: int) -> None:
         self._arguments = (source, str(vocabulary))
         self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
+        self._kept_chars = 0
         self._running: dict[bytes, asyncio.Task[Verdict]] = {}
         self._process: _Process | None = None
         self._starting = asyncio.Lock()
@@ -73,26 +88,33 @@ class GrammarGuard:
         """Have the process ready, which takes seconds. Else the first check waits for it."""
         await self._ready()
 
-    async def check_guide(self, guide: Guide, dialect: Dialect) -> None:
-        """Make sure that what an answer must look like can be enforced.
+    async def tag(self, guide: Guide, dialect: Dialect, *, thinks: bool) -> str | None:
+        """The structural tag that keeps an answer to its guide; None where there is nothing to enforce.
+
+        Args:
+            thinks: the answer begins with thinking, which the tag then covers too.
 
         Raises:
-            ApiError: it can't be, or not within bounds; `param` is the path of the schema to blame.
+            ApiError: it can't be enforced, or not within bounds; `param` is the path of the schema to blame.
         """
-        tag = await asyncio.to_thread(build_structural_tag, guide, dialect, thinks=False)
-        if tag is None or isinstance(await self.check(tag), Accepted):
-            return
-        schemas = guide.promises()
-        for schema in schemas:
-            alone = await asyncio.to_thread(build_structural_tag, _alone(schema, guide), dialect, thinks=False)
-            verdict = Accepted(0, 0, 0) if alone is None else await self.check(alone)
-            if isinstance(verdict, Refused):
-                raise _refusal(verdict, schema.path)
-        raise unenforceable(schemas[0].path, "so many schemas at once")
+        promises = guide.promises()
+        if not promises:
+            return None
+        if sum(len(orjson.dumps(schema.schema)) for schema in promises) > MOST_SCHEMA_BYTES:
+            raise unenforceable(promises[-1].path, f"more than {MOST_SCHEMA_BYTES // 1024} KiB of schemas at once")
+        verdict = await self.check(guide, dialect, thinks=thinks)
+        if isinstance(verdict, Refused):
+            for schema in promises if len(promises) > 1 else ():
+                alone = await self.check(_alone(schema, guide), dialect, thinks=False)
+                if not isinstance(alone, Accepted):
+                    raise _refusal(alone, schema.path)
+        if not isinstance(verdict, Accepted):
+            raise _refusal(verdict, promises[0].path)
+        return verdict.tag
 
-    async def check(self, tag: dict[str, Any]) -> Verdict:
-        """What is to be said of a structural tag."""
-        text = json.dumps(tag)
+    async def check(self, guide: Guide, dialect: Dialect, *, thinks: bool) -> Verdict:
+        """What is to be said of a guide."""
+        text = write_guide(guide, dialect, thinks=thinks)
         key = hashlib.sha256(text.encode()).digest()
         if key in self._verdicts:
             self._verdicts.move_to_end(key)
@@ -119,8 +141,10 @@ class GrammarGuard:
         finally:
             del self._running[key]
         self._verdicts[key] = verdict
-        if len(self._verdicts) > MOST_VERDICTS:
-            self._verdicts.popitem(last=False)
+        self._kept_chars += _weight(verdict)
+        while len(self._verdicts) > MOST_VERDICTS or self._kept_chars > MOST_KEPT_CHARS:
+            _, oldest = self._verdicts.popitem(last=False)
+            self._kept_chars -= _weight(oldest)
         return verdict
 
     async def _ask(self, text: str) -> Verdict:
@@ -198,7 +222,9 @@ class _Process:
             del self._answers[number]
         if "refused" in answer:
             return Refused(answer["refused"])
-        return Accepted(answer["build_ms"], answer["compile_ms"], answer["mask_ms"])
+        if "refusal" in answer:
+            return Unenforceable(*answer["refusal"])
+        return Accepted(answer["tag"], answer["build_ms"], answer["compile_ms"], answer["mask_ms"])
 
     async def close(self) -> None:
         """End it."""
@@ -251,7 +277,14 @@ def _alone(schema: Schema, guide: Guide) -> Guide:
     return Guide(tools=(Tool("f", schema, is_strict=True),), must_call=True, one_call=True)
 
 
-def _refusal(verdict: Refused, path: str) -> ApiError:
+def _weight(verdict: Verdict) -> int:
+    return len(verdict.tag) if isinstance(verdict, Accepted) else 0
+
+
+def _refusal(verdict: Refused | Unenforceable, path: str) -> ApiError:
+    if isinstance(verdict, Unenforceable):
+        condition = UNSUPPORTED_PARAMETER if verdict.code == UNSUPPORTED_PARAMETER.code else INVALID_REQUEST
+        return ApiError(condition, verdict.message, param=verdict.param)
     if verdict.why == "invalid":
         return invalid(path, "this schema can't be compiled")
     return unenforceable(path, _WORDS[verdict.why])

@@ -1,11 +1,12 @@
-"""The process that compiles grammars before vLLM does: it knows the tokenizer, and forks for each grammar.
+"""The process that reads schemas and compiles grammars before vLLM does. It has a tokenizer, and forks for each.
 
-Decides the limits of a grammar: processor time and memory to compile it, and time for the masks of a few tokens,
-since the engine's core waits for those. A fork is killed by the kernel at its limit, wherever its code is. One that
-takes long goes on at low priority, so that a quick one isn't slower for it.
+Decides the limits of a guide: processor time and memory to read its schemas, to write them as a grammar and to
+compile that, and time for the masks of a few tokens, since the engine's core waits for those. A fork is killed by the
+kernel at its limit, wherever its code is. One that takes long goes on at low priority, so that a quick one isn't
+slower for it.
 
 Runs as `python -m`, and ends when its standard input does: with the process that started it. It has one thread, which
-is what makes forks of it safe. Must not know schemas.
+is what makes forks of it safe.
 """
 
 from __future__ import annotations
@@ -24,16 +25,21 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from node.engine.grammar import build_structural_tag
+from node.engine.guide_text import read_guide
+from node.wire.schema import require_enforceable
+from shared.errors import ApiError
+
 COMPILE_S = 1.0
 MASKS_S = 1.0
 MEAN_MASK_S = 0.005
 WALL_S = 20.0
-PATIENCE_S = 0.06
+PATIENCE_S = 0.04
 """At full priority."""
 MEMORY_BYTES = 1 << 30
 MOST_FORKS = 6
 MOST_GRAMMAR_BYTES = 32 << 20
-_WALKS, _STEPS = 2, 32
+_WALKS, _STEPS = 4, 32
 _LOW_PRIORITY = 15
 _PR_SET_PDEATHSIG = 1
 
@@ -64,6 +70,7 @@ class Zygote:
         tokenizer = AutoTokenizer.from_pretrained(source)
         self._tokens = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocabulary)
         self._compile("root ::= [a-z]*")  # what is only loaded when first needed
+        self._leaving = self._find_leaving()
         self._forks: dict[int, Fork] = {}
         self._waiting: list[tuple[int, str]] = []
 
@@ -93,18 +100,18 @@ class Zygote:
         data = _read(struct.unpack("<I", head)[0]) if len(head) == 4 else b""
         if not data:
             return False
-        number, tag = json.loads(data)
-        self._waiting.append((number, tag))
+        number, order = json.loads(data)
+        self._waiting.append((number, order))
         return True
 
-    def _fork(self, number: int, tag: str) -> None:
+    def _fork(self, number: int, order: str) -> None:
         reader, writer = os.pipe()
         pid = os.fork()
         if pid == 0:
             try:
                 os.close(reader)
                 _limit()
-                _send(writer, self._judge(tag))
+                _send(writer, self._judge(order))
             finally:
                 os._exit(0)
         os.close(writer)
@@ -127,10 +134,24 @@ class Zygote:
                 os.kill(fork.pid, signal.SIGKILL)
             elif now - fork.started_s > PATIENCE_S and not fork.is_slow:
                 fork.is_slow = True
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError, AttributeError):
                     os.setpriority(os.PRIO_PROCESS, fork.pid, _LOW_PRIORITY)
+                    # Only where nobody else wants the processor: the engine's threads wait for each other.
+                    os.sched_setscheduler(fork.pid, os.SCHED_IDLE, os.sched_param(0))
 
-    def _judge(self, tag: str) -> dict[str, Any]:
+    def _judge(self, order: str) -> dict[str, Any]:
+        try:
+            guide, dialect, thinks = read_guide(order)
+            for schema in guide.promises():
+                require_enforceable(schema.schema, schema.path, is_input=schema is not guide.answer)
+            tag = json.dumps(build_structural_tag(guide, dialect, thinks=thinks))
+        except ApiError as refusal:
+            return {"refusal": [refusal.condition.code, refusal.message, refusal.param]}
+        except (RecursionError, MemoryError):
+            return {"refused": "large"}
+        return self._compiled(tag)
+
+    def _compiled(self, tag: str) -> dict[str, Any]:
         start = time.process_time()
         try:
             self._xgrammar.Grammar.from_structural_tag(tag)
@@ -148,7 +169,7 @@ class Zygote:
         if mask_s > MEAN_MASK_S:
             return {"refused": "slow"}
         times = {"build_ms": built - start, "compile_ms": compile_s, "mask_ms": mask_s}
-        return {name: round(seconds * 1000, 3) for name, seconds in times.items()}
+        return {"tag": tag, **{name: round(seconds * 1000, 3) for name, seconds in times.items()}}
 
     def _compile(self, grammar: str) -> Any:
         return self._compile_tag(
@@ -158,6 +179,16 @@ class Zygote:
     def _compile_tag(self, tag: str) -> Any:
         compiler = self._xgrammar.GrammarCompiler(self._tokens, max_threads=1, cache_enabled=False)
         return compiler.compile_structural_tag(tag)
+
+    def _find_leaving(self) -> Any:
+        """The tokens that may end a free text, as the bits of a mask."""
+        mask = self._xgrammar.allocate_token_bitmask(1, self._tokens.vocab_size)
+        mask.zero_()
+        bits = mask.numpy().view("uint8")[0]
+        for number, token in enumerate(self._tokens.decoded_vocab):
+            if token[:1] in (b'"', b"<", b"\n", b"/", b">", b","):
+                bits[number // 8] |= 1 << number % 8
+        return bits.copy()
 
     def _walk(self, compiled: Any) -> float:
         """How long a mask takes, in seconds, on a few random ways through the grammar."""
@@ -170,7 +201,9 @@ class Zygote:
             for _ in range(_STEPS):
                 matcher.fill_next_token_bitmask(mask)
                 steps += 1
-                token = _pick(bits, chance)
+                # Text that is free would keep a walk for ever: every other one leaves it when it can.
+                leaving = bits & self._leaving if seed % 2 else bits
+                token = _pick(leaving if leaving.any() else bits, chance)
                 if token is None or not matcher.accept_token(token) or matcher.is_terminated():
                     break
         return (time.process_time() - start) / steps

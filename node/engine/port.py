@@ -204,8 +204,8 @@ class Engine(Protocol):
             ApiError: `PROMPT_TOO_LONG`, if it leaves no room for one token.
         """
 
-    async def check_guide(self, guide: Guide) -> None:
-        """Make sure that the engine can enforce a guide, within bounds of time and memory.
+    async def check_guide(self, rendered: Any, guide: Guide) -> None:
+        """Make sure that the engine can keep an answer to a guide, within bounds of time and memory.
 
         Raises:
             ApiError: a schema of it can't be enforced; `param` is its path.

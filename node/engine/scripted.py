@@ -39,6 +39,7 @@ from node.engine.port import (
 )
 from node.engine.sample import make_up
 from node.translate.conformance import Conformance
+from node.wire.schema import require_enforceable
 from shared.errors import BACKEND_UNAVAILABLE, PROMPT_TOO_LONG, UNSUPPORTED_PARAMETER, ApiError
 
 CONTEXT_TOKENS = 1_000_000
@@ -74,8 +75,10 @@ class ScriptedEngine:
             raise ApiError(PROMPT_TOO_LONG, message)
         return ScriptedPrompt(words, _find_steps(prompt.messages))
 
-    async def check_guide(self, guide: Guide) -> None:
-        """Refuse schemas for which nothing comes to mind."""
+    async def check_guide(self, rendered: ScriptedPrompt, guide: Guide) -> None:
+        """Refuse schemas for which nothing comes to mind. There is no guard here: this engine is for development."""
+        del rendered
+        await asyncio.to_thread(_check_promises, guide)
         for schema in guide.promises():
             if not Conformance(schema.schema).holds(make_up(schema.schema)):
                 message = f"{schema.path}: the scripted engine can't make up a value for this schema"
@@ -184,6 +187,11 @@ def _read_script(text: str) -> dict[str, Any] | None:
             except ValueError:
                 return None
     return None
+
+
+def _check_promises(guide: Guide) -> None:
+    for schema in guide.promises():
+        require_enforceable(schema.schema, schema.path, is_input=schema is not guide.answer)
 
 
 def _steps_for(guide: Guide) -> list[Step]:

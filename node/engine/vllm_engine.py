@@ -7,7 +7,6 @@ wire. Its engine core is a process of its own; imports and starts happen in thre
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +17,6 @@ from node.catalog.gpu import has_nvidia_gpu
 from node.catalog.ready import check_ready
 from node.catalog.served import ServedModel
 from node.engine.dialect import Splitter
-from node.engine.grammar import build_structural_tag
 from node.engine.grammar_guard import GrammarGuard
 from node.engine.markers import read_markers
 from node.engine.port import Guide, Piece, Prompt, Sampling, Started, Usage
@@ -167,13 +165,13 @@ class VllmEngine:
         maximum = self.context_tokens - 1  # one token of the window is for the answer
         return ApiError(PROMPT_TOO_LONG, f"prompt is too long: {tokens} tokens > {maximum} maximum")
 
-    async def check_guide(self, guide: Guide) -> None:
-        """Compile its grammar in a process that can be killed, the first time that it is asked for.
+    async def check_guide(self, rendered: RenderedPrompt, guide: Guide) -> None:
+        """Have its grammar made in a process that can be killed, the first time that it is asked for.
 
         Raises:
-            ApiError: it can't be compiled, or not within bounds; `param` is the schema to blame.
+            ApiError: it can't be made, or not within bounds; `param` is the schema to blame.
         """
-        await self._guard.check_guide(guide, self._markers.dialect)
+        await self._guard.tag(guide, self._markers.dialect, thinks=rendered.thinking)
 
     def generate(self, rendered: RenderedPrompt, guide: Guide, sampling: Sampling, request_id: str) -> VllmGeneration:
         """Start generating; `max_tokens` is capped to the room that is left.
@@ -220,14 +218,14 @@ class VllmEngine:
     async def _outputs(
         self, rendered: RenderedPrompt, guide: Guide, parameters: Any, request_id: str
     ) -> AsyncGenerator[Any]:
-        has_grammar = False
-        if guide.promises():
-            has_grammar = await self._add_grammar(parameters, guide, thinks=rendered.thinking)
+        tag = await self._guard.tag(guide, self._markers.dialect, thinks=rendered.thinking)
+        if tag is not None:
+            _add_grammar(parameters, tag)
         reasoning: dict[str, Any] = {}
         if self._markers.dialect.thinks:
             reasoning = {
                 # A grammar covers the thinking too, so that it is in force from the first token.
-                "reasoning_ended": has_grammar or not rendered.thinking,
+                "reasoning_ended": tag is not None or not rendered.thinking,
                 "reasoning_parser_kwargs": {"chat_template_kwargs": {"enable_thinking": rendered.thinking}},
             }
         outputs = self._engine.generate(rendered.engine_input, parameters, request_id, **reasoning)
@@ -236,17 +234,6 @@ class VllmEngine:
                 yield output
         finally:
             await outputs.aclose()  # vLLM only notices a generator that is closed
-
-    async def _add_grammar(self, parameters: Any, guide: Guide, *, thinks: bool) -> bool:
-        from vllm.sampling_params import StructuredOutputsParams
-
-        tag = await asyncio.to_thread(build_structural_tag, guide, self._markers.dialect, thinks=thinks)
-        if tag is None:
-            return False
-        outputs = StructuredOutputsParams(structural_tag=json.dumps(tag))
-        outputs._backend = _GRAMMARS  # noqa: SLF001 - what the look that we spare the event loop would set
-        parameters.structured_outputs = outputs
-        return True
 
     def unfinished_requests(self) -> int:
         """Requests that the engine holds right now."""
@@ -343,6 +330,14 @@ def _started(metrics: Any) -> Started:
         queue_ms=(metrics.scheduled_ts - metrics.queued_ts) * 1000,
         prefill_ms=(metrics.first_token_ts - metrics.scheduled_ts) * 1000,
     )
+
+
+def _add_grammar(parameters: Any, tag: str) -> None:
+    from vllm.sampling_params import StructuredOutputsParams
+
+    outputs = StructuredOutputsParams(structural_tag=tag)
+    outputs._backend = _GRAMMARS  # noqa: SLF001 - what the look that we spare the event loop would set
+    parameters.structured_outputs = outputs
 
 
 def _with_pictures(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,8 @@ import warnings
 from PIL import Image, ImageOps
 
 MAX_PIXELS = 25_000_000
+MAX_SCANS = 100
+"""Of a JPEG: each is decoded over the whole picture, and files with hundreds are made to be slow."""
 MAX_SIDE = 2048
 """Longer sides are shrunk to this: models see fewer pixels still."""
 _MAGIC = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF87a": "GIF", b"GIF89a": "GIF"}
@@ -46,6 +48,8 @@ def decode_image(data: bytes) -> Image.Image:
         NotAnImage: another kind of file. BadImage: damaged, or more than `MAX_PIXELS`.
     """
     kind = classify_kind(data)
+    if kind == "JPEG" and data.count(b"\xff\xda") > MAX_SCANS:
+        raise BadImage(f"the image has more than {MAX_SCANS} scans")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import orjson
-
 from node.engine.port import Guide, Schema, Tool
 from node.wire.request import (
     AnyChoice,
@@ -14,11 +12,6 @@ from node.wire.request import (
     ToolChoice,
 )
 from node.wire.rules import list_shown_tools
-from node.wire.schema import require_enforceable
-from shared.errors import UNSUPPORTED_PARAMETER, ApiError
-
-MAX_ENFORCED_BYTES = 262_144
-"""Of all schemas that one answer is kept to."""
 
 
 def build_guide(request: MessagesRequest) -> Guide:
@@ -35,23 +28,6 @@ def build_guide(request: MessagesRequest) -> Guide:
             request.thinking.budget_tokens if isinstance(request.thinking, ThinkingEnabled) else None
         ),
     )
-
-
-def check_promises(guide: Guide) -> None:
-    """Make sure that an answer can be kept to what its guide promises. Takes its time: call it in a thread.
-
-    Raises:
-        ApiError: `UNSUPPORTED_PARAMETER` for what can't be enforced, `INVALID_REQUEST` for what is no schema; `param`
-            is the path of the keyword.
-    """
-    total = 0
-    for schema in guide.promises():
-        total += len(orjson.dumps(schema.schema))
-        if total > MAX_ENFORCED_BYTES:
-            words = f"{schema.path}: an answer is kept to {MAX_ENFORCED_BYTES // 1024} KiB of schemas at most"
-            raise ApiError(UNSUPPORTED_PARAMETER, words, param=schema.path)
-    for schema in guide.promises():
-        require_enforceable(schema.schema, schema.path, is_input=schema is not guide.answer)
 
 
 def _callable_tools(request: MessagesRequest) -> tuple[Tool, ...]:

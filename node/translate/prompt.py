@@ -99,7 +99,7 @@ class PromptBuilder:
         text = BLOCK_SEPARATOR.join(texts) or (IMAGE_FOLLOWS if pictures else "")
         if block.is_error:
             text = f"Error: {text}"
-        turns.report(block.tool_use_id, self.neutralise(text), pictures)
+        turns.report(self.neutralise(block.tool_use_id), self.neutralise(text), pictures)
 
     def _add_assistant(self, turns: Turns, message: AssistantMessage) -> None:
         if isinstance(message.content, str):
@@ -119,7 +119,7 @@ class PromptBuilder:
     def _call(self, block: ToolUseBlock) -> dict[str, Any]:
         arguments = self.neutralise(orjson.dumps(block.input).decode())
         function = {"name": self.neutralise(block.name), "arguments": arguments}
-        return {"id": block.id, "type": "function", "function": function}
+        return {"id": self.neutralise(block.id), "type": "function", "function": function}
 
     def _tool(self, tool: Tool) -> dict[str, Any]:
         """OpenAI's shape, as templates take it."""

@@ -15,13 +15,24 @@ import pytest
 
 from edge.settings import EdgeSection
 from node.catalog.served import ServedModel
+from node.engine import grammar_guard
 from node.images import decode, intake
-from node.wire import parse
+from node.wire import parse, rules
 
 ROOT = Path(__file__).parents[2]
 MODEL, EDGE = ServedModel("b3os/x", "x", "x"), EdgeSection.model_fields
 
-ELSEWHERE = {  # rows that need a service of another kind: broken, silent, or spoken to in broken HTTP
+ELSEWHERE = {  # rows that need a service of another kind: broken, silent, or spoken to in broken HTTP; or none
+    "bounds bytes of the schemas that one answer is kept to": (
+        "tests/integration/node/test_grammar_guard.py::"
+        "test_more_than_256_kib_of_schemas_are_refused_before_they_are_read"
+    ),
+    "bounds levels of a call's input": (
+        "tests/unit/node/test_rules.py::test_an_input_is_nested_no_deeper_than_it_can_be_told_again"
+    ),
+    "bounds scans of a JPEG": (
+        "tests/unit/node/test_decode.py::test_a_jpeg_of_hundreds_of_scans_is_refused_before_it_is_decoded"
+    ),
     "errors 408 request_timeout": "tests/integration/test_http_server.py::test_a_body_that_stops_coming_is_a_408",
     "errors 409 token_reused": (
         "tests/integration/node/test_messages.py::test_a_request_without_a_token_or_with_a_used_one_is_not_read"
@@ -134,6 +145,9 @@ def test_the_bounds_are_the_code_s() -> None:
         "opening brackets": [parse.MAX_BRACKETS],
         "bytes of a schema": [65_536],
         "levels of a schema": [32],
+        "bytes of the schemas that one answer is kept to": [grammar_guard.MOST_SCHEMA_BYTES],
+        "levels of a call's input": [rules.MAX_INPUT_LEVELS],
         "images": [intake.MAX_IMAGES],
+        "scans of a JPEG": [decode.MAX_SCANS],
         "pixels of an image": [decode.MAX_PIXELS, decode.MAX_SIDE],
     }

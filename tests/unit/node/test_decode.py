@@ -86,3 +86,11 @@ def test_half_a_file_is_refused(kind: str) -> None:
     data = encode(noise, kind)
     with pytest.raises(BadImage, match="damaged"):
         decode_image(data[: len(data) // 2])
+
+
+def test_a_jpeg_of_hundreds_of_scans_is_refused_before_it_is_decoded() -> None:
+    data = encode(Image.effect_noise((64, 64), 90), "JPEG", progressive=True)
+    scan = data[data.rindex(b"\xff\xda") : -2]
+    assert decode_image(data).size == (64, 64)
+    with pytest.raises(BadImage, match="more than 100 scans"):
+        decode_image(data[:-2] + scan * 100 + data[-2:])

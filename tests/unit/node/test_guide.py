@@ -8,9 +8,8 @@ import orjson
 import pytest
 
 from node.engine.port import Guide, Schema, Tool
-from node.translate.guide import build_guide, check_promises
+from node.translate.guide import build_guide
 from node.wire.parse import parse_request
-from shared.errors import ApiError
 
 ONE, TWO = {"type": "object", "title": "one"}, {"type": "object", "title": "two"}
 TOOLS: list[dict[str, Any]] = [
@@ -61,33 +60,3 @@ def test_an_answer_s_schema_stands_beside_tools_but_not_beside_a_forced_call() -
 def test_a_budget_is_passed_on_and_adaptive_thinking_has_none() -> None:
     assert guide(thinking={"type": "enabled", "budget_tokens": 2000}).thinking_budget_tokens == 2000
     assert guide(thinking={"type": "adaptive"}) == Guide()
-
-
-LOOSE = {"name": "loose", "input_schema": {"type": "object", "not": {"required": ["x"]}}}
-SOUND = {"name": "sound", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
-
-
-def refusal(**fields: Any) -> tuple[str, str | None]:
-    with pytest.raises(ApiError) as caught:
-        check_promises(guide(**fields))
-    return caught.value.condition.code, caught.value.param
-
-
-def test_a_schema_that_must_hold_is_refused_where_it_can_not_be_enforced() -> None:
-    """A free call of the same tool is no promise, so that its schema is only shown to the model."""
-    where = ("unsupported_parameter", "tools.1.input_schema.not")
-    check_promises(guide(tools=[SOUND, LOOSE]))
-    check_promises(guide(tools=[SOUND, LOOSE | {"strict": True}], tool_choice={"type": "none"}))
-    check_promises(guide(tools=[SOUND, LOOSE], tool_choice={"type": "tool", "name": "sound"}))
-    assert refusal(tools=[SOUND, LOOSE], tool_choice={"type": "any"}) == where
-    assert refusal(tools=[SOUND, LOOSE], tool_choice={"type": "tool", "name": "loose"}) == where
-    assert refusal(tools=[SOUND, LOOSE | {"strict": True}]) == where
-    answer = {"format": {"type": "json_schema", "schema": {"type": "object", "if": {}, "then": {}}}}
-    assert refusal(output_config=answer) == ("unsupported_parameter", "output_config.format.schema.if")
-
-
-def test_what_all_schemas_of_an_answer_weigh_is_bounded_before_they_are_read() -> None:
-    heavy = {"type": "object", "description": "x" * 60_000}
-    tools = [{"name": f"f{number}", "input_schema": heavy} for number in range(5)]
-    check_promises(guide(tools=tools))
-    assert refusal(tools=tools, tool_choice={"type": "any"}) == ("unsupported_parameter", "tools.4.input_schema")

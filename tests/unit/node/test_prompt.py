@@ -258,3 +258,9 @@ def test_tools_stay_in_the_prompt_when_none_may_be_called() -> None:
 def test_thinking_is_off_unless_asked_for(thinking: Any, thinks: bool) -> None:
     fields = {"messages": [{"role": "user", "content": "Hi"}], "thinking": thinking, "max_tokens": 2000}
     assert BUILDER.build_prompt(request(fields)).enable_thinking is thinks
+
+
+def test_a_long_conversation_is_joined_once() -> None:
+    """One text of 5 MB from 10,000 turns; joined one by one it would take minutes."""
+    turns = [{"role": "user", "content": "\U0001f600" + "x" * 490}] * 10_000
+    assert len(messages({"messages": turns})[0]["content"]) == 10_000 * 491 + 9_999 * 2

@@ -146,3 +146,15 @@ def test_a_conversation_says_something(content: Any) -> None:
 
 def test_counting_takes_null_for_max_tokens() -> None:
     assert parse_count(orjson.dumps({"model": "m", "messages": [USER], "max_tokens": None})).messages
+
+
+def test_an_input_is_nested_no_deeper_than_it_can_be_told_again() -> None:
+    def turns(levels: int) -> list[Any]:
+        value: Any = {}
+        for _ in range(levels - 1):
+            value = {"a": value}
+        block = {"type": "tool_use", "id": "a", "name": "f", "input": value}
+        return [USER, {"role": "assistant", "content": [block]}, result("a")]
+
+    assert parse_request(body(messages=turns(128))).messages
+    assert refusal(messages=turns(129)) == ("invalid_request", "messages.1.content.0.input")
