@@ -115,7 +115,7 @@ def _after_thinking(outline: Format, dialect: Dialect) -> Format:
 
 
 def _answer(schema: Schema) -> Format:
-    plan, rules = plan_schema(schema.schema, schema.path), Rules()
+    plan, rules = plan_schema(schema.schema, schema.path), Rules(path=schema.path)
     return _grammar(rules, Values(plan, rules).write(plan.root), schema.path)
 
 

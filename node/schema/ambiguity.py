@@ -18,7 +18,7 @@ def is_ambiguous(node: Node) -> bool:
             return False
         case Repeat(part, _, most):
             repeats = most is None or most > 1
-            unclear = repeats and (lengths(part)[0] == 0 or bool(chars.both(_tails(part), _firsts(part))))
+            unclear = repeats and (lengths(part)[0] == 0 or bool(chars.both(_tails(part), firsts(part))))
             return unclear or is_ambiguous(part)
         case Sequence(parts):
             return any(map(is_ambiguous, parts))
@@ -26,19 +26,19 @@ def is_ambiguous(node: Node) -> bool:
             return any(map(is_ambiguous, options))
 
 
-def _firsts(node: Node) -> Ranges:
+def firsts(node: Node) -> Ranges:
     """The characters that it may begin with."""
     match node:
         case One(of):
             return of
         case Repeat(part):
-            return _firsts(part)
+            return firsts(part)
         case Choice(options):
-            return chars.union(*map(_firsts, options))
+            return chars.union(*map(firsts, options))
         case Sequence(parts):
             found: Ranges = ()
             for part in parts:
-                found = chars.union(found, _firsts(part))
+                found = chars.union(found, firsts(part))
                 if lengths(part)[0]:
                     break
             return found
@@ -50,7 +50,7 @@ def _tails(node: Node) -> Ranges:
         case One():
             return ()
         case Repeat(part, least, most):
-            more = _firsts(part) if least != most else ()
+            more = firsts(part) if least != most else ()
             return chars.union(more, _tails(part))
         case Choice(options):
             return chars.union(*map(_tails, options))

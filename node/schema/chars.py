@@ -24,14 +24,18 @@ def union(*sets: Iterable[tuple[int, int]]) -> Ranges:
 def without(left: Ranges, right: Ranges) -> Ranges:
     """The characters of one set that aren't in another."""
     kept: list[tuple[int, int]] = []
+    at = 0  # both are sorted: what lies behind one range lies behind the next
     for low, high in left:
         start = low
-        for other_low, other_high in right:
-            if other_high < start or other_low > high:
-                continue
-            if other_low > start:
-                kept.append((start, other_low - 1))
-            start = other_high + 1
+        while at < len(right) and right[at][1] < start:
+            at += 1
+        while at < len(right) and right[at][0] <= high:
+            if right[at][0] > start:
+                kept.append((start, right[at][0] - 1))
+            start = right[at][1] + 1
+            if start > high:
+                break
+            at += 1
         if start <= high:
             kept.append((start, high))
     return tuple(kept)

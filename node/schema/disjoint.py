@@ -5,11 +5,14 @@ Decides when `oneOf` may be taken for `anyOf`: when no value that we allow under
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import combinations
 
 from node.schema.form import Anything, Array, Either, Form, Literals, Matching, Number, Object, Ref, Text
+from node.schema.keywords import identity
 
 _ALL = frozenset({"string", "number", "boolean", "null", "array", "object"})
 _KIND_BY_START = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f": "boolean", "n": "null"}
@@ -18,11 +21,15 @@ _KIND_BY_START = {'"': "string", "{": "object", "[": "array", "t": "boolean", "f
 def tell_apart(forms: Sequence[Form], named: Mapping[str, Form]) -> list[Form] | None:
     """Alternatives of which never two match, or None. Properties that tell objects apart become required."""
     resolved = [_resolve(form, named) for form in forms]
+    kinds: dict[int, frozenset[str]] = {}  # when needed: of more than a few, two share one, and that ends it
     for one, other in combinations(range(len(forms)), 2):
         left, right = resolved[one], resolved[other]
         if left is None or right is None:
             return None
-        if _kinds(left, named).isdisjoint(_kinds(right, named)) or _differ(left, right):
+        for index, form in ((one, left), (other, right)):
+            if index not in kinds:
+                kinds[index] = _kinds(form, named)
+        if kinds[one].isdisjoint(kinds[other]) or _differ(left, right):
             continue
         if not isinstance(left, Object) or not isinstance(right, Object):
             return None
@@ -46,9 +53,27 @@ def _resolve(form: Form, named: Mapping[str, Form]) -> Form | None:
 
 
 def _kinds(form: Form, named: Mapping[str, Form]) -> frozenset[str]:
+    """Of which types its values may be. Each name is followed once, since names may share what they hold."""
+    found: set[str] = set()
+    seen: set[str] = set()
+    open_forms = [form]
+    while open_forms and found != _ALL:
+        match open_forms.pop():
+            case Either(options):
+                open_forms += options
+            case Ref(name):
+                if name not in named:
+                    return _ALL
+                if name not in seen:
+                    seen.add(name)
+                    open_forms.append(named[name])
+            case other:
+                found |= _kinds_alone(other)
+    return frozenset(found)
+
+
+def _kinds_alone(form: Form) -> frozenset[str]:
     match form:
-        case Anything(is_object):
-            return frozenset({"object"}) if is_object else _ALL
         case Literals(texts):
             return frozenset(_KIND_BY_START.get(text[0], "number") for text in texts)
         case Text() | Matching():
@@ -57,17 +82,21 @@ def _kinds(form: Form, named: Mapping[str, Form]) -> frozenset[str]:
             return frozenset({"number"})
         case Array():
             return frozenset({"array"})
-        case Object():
+        case Object() | Anything(True):
             return frozenset({"object"})
-        case Either(options):
-            return frozenset[str]().union(*(_kinds(option, named) for option in options))
-        case Ref():
-            found = _resolve(form, named)
-            return _ALL if found is None else _kinds(found, named)
+        case _:
+            return _ALL
 
 
 def _differ(left: Form, right: Form) -> bool:
-    return isinstance(left, Literals) and isinstance(right, Literals) and not set(left.texts) & set(right.texts)
+    if not isinstance(left, Literals) or not isinstance(right, Literals):
+        return False
+    return set(map(_value_of, left.texts)).isdisjoint(map(_value_of, right.texts))
+
+
+@lru_cache(1 << 14)
+def _value_of(text: str) -> str:
+    return identity(json.loads(text))
 
 
 def _discriminator(left: Object, right: Object) -> str | None:

@@ -15,13 +15,21 @@ def keep_finite(plan: Plan, paths: Mapping[str, str]) -> Plan:
         ApiError: at a definition that needs itself.
     """
     used = list(dict.fromkeys(_refs(plan.root)))
+    known = set(used)
+    holders: dict[str, list[str]] = {}
     for name in used:  # grows as it goes
-        used += [other for other in dict.fromkeys(_refs(plan.named[name])) if other not in used]
+        for other in dict.fromkeys(_refs(plan.named[name])):
+            holders.setdefault(other, []).append(name)
+            if other not in known:
+                known.add(other)
+                used.append(other)
     finite: set[str] = set()
-    before = -1
-    while len(finite) > before:
-        before = len(finite)
-        finite |= {name for name in used if name not in finite and _ends(plan.named[name], finite)}
+    open_names = list(used)
+    while open_names:
+        name = open_names.pop()
+        if name not in finite and _ends(plan.named[name], finite):
+            finite.add(name)
+            open_names += holders.get(name, ())
     for name in used:
         if name not in finite:
             raise invalid(paths[name], "every value of this holds another of them, without end")

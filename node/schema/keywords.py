@@ -5,6 +5,7 @@ Decides that two schemas may be joined where each keyword of both means the same
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -46,9 +47,10 @@ _UPPER = ("maxLength", "maxItems", "maxProperties", "maximum", "exclusiveMaximum
 _TIGHTER: Mapping[str, Callable[..., Any]] = {**dict.fromkeys(_LOWER, max), **dict.fromkeys(_UPPER, min)}
 _LISTS: dict[str, Callable[[list[Any], list[Any]], list[Any]]] = {
     "allOf": lambda one, other: [*one, *other],
-    "required": lambda one, other: [*one, *(name for name in other if name not in one)],
-    "enum": lambda one, other: [value for value in one if any(_same(value, known) for known in other)],
+    "required": lambda one, other: list(dict.fromkeys([*one, *other])),
+    "enum": lambda one, other: _shared_values(one, other),
 }
+MOST_LISTED = 2000
 _NEIGHBOURS = {
     "properties": ("additionalProperties", "patternProperties", "propertyNames"),
     "additionalProperties": ("properties", "patternProperties"),
@@ -117,6 +119,12 @@ def _is_open(near: str, value: Any) -> bool:
 
 
 def _join(key: str, one: Any, other: Any, path: str) -> Any:
+    if isinstance(one, list) and isinstance(other, list) and key in _LISTS:
+        if len(one) + len(other) > 2 * MOST_LISTED:
+            raise unenforceable(f"{path}.{key}", "lists of so many entries together")
+        if key == "required" and not all(isinstance(name, str) for name in (*one, *other)):
+            raise invalid(f"{path}.{key}", "must be a list of names")
+        return _LISTS[key](one, other)
     if _same(one, other):
         return one
     if key == "type":
@@ -125,8 +133,6 @@ def _join(key: str, one: Any, other: Any, path: str) -> Any:
         return [*_listed(one), *_listed(other)]
     if key in ("additionalProperties", "items"):
         return _join_schemas(one, other)
-    if isinstance(one, list) and isinstance(other, list) and key in _LISTS:
-        return _LISTS[key](one, other)
     if key == "properties" and isinstance(one, dict) and isinstance(other, dict):
         return one | {name: _join_schemas(one.get(name), value) for name, value in other.items()}
     if key in _TIGHTER and _are_numbers(one, other):
@@ -159,10 +165,30 @@ def _are_numbers(*values: Any) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Equality of JSON values: `true` isn't 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    return bool(one == other)
+    """Equality of JSON values: `true` isn't 1, however deep."""
+    return bool(one == other) and (one is other or identity(one) == identity(other))
+
+
+def _shared_values(one: list[Any], other: list[Any]) -> list[Any]:
+    known = set(map(identity, other))
+    return [value for value in one if identity(value) in known]
+
+
+def identity(value: Any) -> str:
+    """The same text for values that are equal in JSON Schema, where 1.0 is 1 and `true` is not."""
+    return json.dumps(_plain(value), sort_keys=True)
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case float():
+            return int(value) if value.is_integer() else value
+        case list():
+            return list(map(_plain, value))
+        case dict():
+            return {name: _plain(inner) for name, inner in value.items()}
+        case _:
+            return value
 
 
 class Nothing(Exception):

@@ -26,6 +26,7 @@ from node.schema.keywords import (
     Nothing,
     Schema,
     assertions,
+    identity,
     kinds_of,
     merge,
     types_of,
@@ -41,6 +42,8 @@ MOST_ONE_OF = 100
 _NUMBER_NODES = 12
 """A bounded number counts as so many, since it is a pattern of many parts."""
 _KEYWORDS = {"string": STRING, "number": NUMERIC, "integer": NUMERIC, "array": ARRAY, "object": OBJECT}
+_VALUES = ("const", "enum", "default", "examples")
+_MOST_INDEX_DIGITS = 6
 _NEVER = ("not", "if", "$dynamicRef", "$recursiveRef")
 
 
@@ -61,12 +64,25 @@ def plan_schema(schema: Any, path: str) -> Plan:
 def _plan(data: bytes, path: str) -> Plan:
     """Agents send the same schemas each turn."""
     schema = orjson.loads(data)
+    _check_ids(schema, path)
     planner = Planner(schema, path)
     try:
         root = planner.plan(schema, path)
     except Nothing as nothing:
         raise invalid(nothing.path, "no value matches this") from None
     return finite.keep_finite(Plan(root, planner.named), planner.paths)
+
+
+def _check_ids(root: Any, path: str) -> None:
+    """Below an `$id` of its own, a reference means something else."""
+    nodes: list[Any] = list(root.values()) if isinstance(root, dict) else []
+    for node in nodes:  # grows as it goes
+        if isinstance(node, dict):
+            if isinstance(node.get("$id"), str):
+                raise unenforceable(path, "`$id` below the root")
+            nodes += [value for key, value in node.items() if key not in _VALUES]
+        elif isinstance(node, list):
+            nodes += node
 
 
 class Planner:
@@ -128,6 +144,13 @@ class Planner:
         self._kept.append(schema)
         return schema
 
+    def _merge(self, left: Schema, right: Schema, path: str) -> dict[str, Any]:
+        """Both as one, which counts as much as both are long."""
+        self._nodes += 1 + (len(orjson.dumps(left)) + len(orjson.dumps(right)) >> 10)
+        if self._nodes > MOST_NODES:
+            raise unenforceable(self._path, "a schema with so many parts")
+        return merge(left, right, path)
+
     def _follow(self, schema: Schema, path: str) -> Form:
         target, target_path = self._target(schema["$ref"], f"{path}.$ref")
         rest = {key: value for key, value in assertions(schema).items() if key != "$ref"}
@@ -140,7 +163,8 @@ class Planner:
             outer, self._open = self._open, (*self._open, key)
             try:
                 if rest:
-                    self.named[name] = self.plan(self._keep(merge(self._resolved(target, path), rest, path)), path)
+                    joined = self._merge(self._resolved(target, path), rest, path)
+                    self.named[name] = self.plan(self._keep(joined), path)
                 else:
                     self.named[name] = self.plan(target, target_path)
             except Nothing:
@@ -159,7 +183,7 @@ class Planner:
         found, place = self._root, self._path
         for step in ref.split("/")[1:]:
             step = unquote(step).replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and step.isascii() and step.isdigit() and int(step) < len(found):
+            if isinstance(found, list) and _is_index(step) and int(step) < len(found):
                 found = found[int(step)]
             elif isinstance(found, Mapping) and step in found:
                 found = found[step]
@@ -181,8 +205,7 @@ class Planner:
                 return dict(schema)
             target, _ = self._target(schema["$ref"], f"{path}.$ref")
             rest = {key: value for key, value in assertions(schema).items() if key != "$ref"}
-            schema = merge(self._resolved(target, path, left - 1), rest, path) if rest else target
-            self._nodes += 1
+            schema = self._merge(self._resolved(target, path, left - 1), rest, path) if rest else target
         raise invalid(f"{path}.$ref", "this refers to itself without end")
 
     def _join(self, schema: Schema, path: str) -> dict[str, Any]:
@@ -191,7 +214,7 @@ class Planner:
             raise invalid(f"{path}.allOf", "must be a list of schemas")
         rest = {key: value for key, value in schema.items() if key != "allOf"}
         resolved = [self._resolved(part, f"{path}.allOf.{index}") for index, part in enumerate(parts)]
-        return reduce(lambda left, right: merge(left, right, path), resolved, rest)
+        return reduce(lambda left, right: self._merge(left, right, path), resolved, rest)
 
     def _alternatives(self, schema: Schema, key: str, path: str) -> Form:
         options = schema[key]
@@ -205,7 +228,7 @@ class Planner:
             place = f"{path}.{key}.{index}"
             try:
                 if rest:
-                    option = self._keep(merge(self._resolved(option, place), rest, place))
+                    option = self._keep(self._merge(self._resolved(option, place), rest, place))
                 forms.append(self.plan(option, place))
             except Nothing:
                 continue
@@ -226,7 +249,8 @@ class Planner:
         if len(values) > MOST_LITERALS:
             raise unenforceable(f"{path}.enum", f"more than {MOST_LITERALS} values")
         if key == "const" and isinstance(schema.get("enum"), list):
-            values = [value for value in values if any(_encode(value) == _encode(other) for other in schema["enum"])]
+            allowed = set(map(identity, schema["enum"]))
+            values = [value for value in values if identity(value) in allowed]
         types = types_of(schema, path)
         if types is not None:
             values = [value for value in values if kinds_of(value) & set(types)]
@@ -277,6 +301,10 @@ class Planner:
                 return Literals(("true", "false"))
             case _:
                 return Literals(("null",))
+
+
+def _is_index(step: str) -> bool:
+    return step.isascii() and step.isdigit() and len(step) <= _MOST_INDEX_DIGITS
 
 
 def _encode(value: Any) -> str:

@@ -1,14 +1,15 @@
 """Whether a finished answer is what its schema asked for.
 
 Decides how much work that may be, since schemas are callers': patterns are matched in linear time, nothing is
-fetched, and where trying all alternatives could take too long, the grammar that the answer was written under is
-believed.
+fetched. In patterns that can't be matched so, and in alternatives that could take too long to try, the grammar that
+the answer was written under is believed; all else is checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from itertools import chain
 from typing import Any, NoReturn
 
 import jsonschema_rs
@@ -18,6 +19,10 @@ MOST_STEPS = 1_000_000
 _MOST_PAIRS = 50_000
 _MOST_PATTERN_BYTES = 1 << 20
 _COMBINERS = ("anyOf", "oneOf", "allOf")
+_BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_VALUES = ("const", "enum", "default", "examples")
+_NOT_INSIDE = ("$ref", "$defs", "definitions", *_VALUES)
+_MOST_INDEX_DIGITS = 6
 
 
 class Conformance:
@@ -25,42 +30,90 @@ class Conformance:
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self._schema = dict(schema)
-        self._may_explode = any(_branches(self._schema))
-        self._validator: Any = None
-        # Lookaround, or no schema of this draft: nothing that a grammar was made of as it stands.
-        with suppress(ValueError, jsonschema_rs.ReferencingError):
-            self._validator = jsonschema_rs.Draft202012Validator(
-                self._schema,
-                retriever=_refuse,
-                pattern_options=jsonschema_rs.RegexOptions(size_limit=_MOST_PATTERN_BYTES),
-                validate_formats=False,
-            )
+        self._simpler: Any = _rewrite(self._schema, _branching) if _has_reference(self._schema) else self._schema
+        self._may_explode = self._simpler != self._schema
+        self._validator = _build(self._schema)
 
     def holds(self, value: Any) -> bool:
         """Whether a value matches, as far as this can be told in bounded time."""
         if self._validator is None:
             return True
-        if self._may_explode and _Steps(self._schema).count(value) > MOST_STEPS:
+        if not self._may_explode or _Steps(self._schema).count(value) <= MOST_STEPS:
+            return bool(self._validator.is_valid(value))
+        if _Steps(self._simpler).count(value) > MOST_STEPS:
             return True
-        return bool(self._validator.is_valid(value))
+        simpler = _build(self._simpler)
+        return simpler is None or bool(simpler.is_valid(value))
+
+
+def _build(schema: dict[str, Any]) -> Any | None:
+    """A validator, without the patterns that it can't match; None for no schema of this draft."""
+    for read in (lambda: schema, lambda: _rewrite(schema, _unmatched)):
+        with suppress(ValueError, jsonschema_rs.ReferencingError):
+            return _validator(read())
+    return None
+
+
+def _validator(schema: dict[str, Any]) -> Any:
+    return jsonschema_rs.Draft202012Validator(
+        schema,
+        retriever=_refuse,
+        pattern_options=jsonschema_rs.RegexOptions(size_limit=_MOST_PATTERN_BYTES),
+        validate_formats=False,
+    )
 
 
 def _refuse(uri: str) -> NoReturn:
     raise ValueError(f"not fetched: {uri[:100]}")
 
 
-def _branches(schema: Any) -> Iterator[bool]:
-    """True for every list of alternatives of which two hold references: what these share is tried once for each."""
-    nodes: list[Any] = [schema]
-    for node in nodes:  # grows as it goes
-        if isinstance(node, Mapping):
-            nodes += node.values()
-            for key in _COMBINERS:
-                options = node.get(key)
-                if isinstance(options, list) and sum(map(_has_reference, options)) > 1:
-                    yield True
-        elif isinstance(node, list):
-            nodes += node
+def _rewrite(schema: Any, left_out: Callable[[Mapping[str, Any]], Collection[str]]) -> Any:
+    """A schema without some keywords of each of its parts."""
+    if isinstance(schema, list):
+        return [_rewrite(part, left_out) for part in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    without = left_out(schema)
+    kept = {}
+    for key, value in schema.items():
+        if key in _VALUES:
+            kept[key] = value
+        elif key in _BY_NAME and isinstance(value, Mapping):
+            kept[key] = {name: _rewrite(part, left_out) for name, part in value.items()}
+        else:
+            kept[key] = _rewrite(value, left_out)
+    return {key: value for key, value in kept.items() if key not in without}
+
+
+def _unmatched(schema: Mapping[str, Any]) -> Collection[str]:
+    """Lookaround, and what is too large."""
+    found = ["pattern"] if not _is_matched(schema.get("pattern")) else []
+    patterns = schema.get("patternProperties")
+    if isinstance(patterns, Mapping) and not all(map(_is_matched, patterns)):
+        found += ["patternProperties", "additionalProperties", "unevaluatedProperties"]
+    return found
+
+
+def _is_matched(pattern: Any) -> bool:
+    if pattern is None:
+        return True
+    try:
+        _validator({"pattern": pattern})
+    except ValueError:
+        return False
+    return True
+
+
+def _branching(schema: Mapping[str, Any]) -> Collection[str]:
+    """Where a value is looked at along several references: what these share is tried once for each."""
+    combined = {key: schema[key] for key in _COMBINERS if isinstance(schema.get(key), list)}
+    paths = sum(map(_has_reference, chain.from_iterable(combined.values()))) + ("$ref" in schema)
+    if not paths:
+        return ()
+    inside = {key: value for key, value in schema.items() if key not in combined and key not in _NOT_INSIDE}
+    if paths + _has_reference(inside) <= 1:
+        return ()
+    return ["$ref", *(key for key, options in combined.items() if _has_reference(options))]
 
 
 def _has_reference(schema: Any) -> bool:
@@ -73,6 +126,10 @@ def _has_reference(schema: Any) -> bool:
         elif isinstance(node, list):
             nodes += node
     return False
+
+
+def _is_index(step: str) -> bool:
+    return step.isascii() and step.isdigit() and len(step) <= _MOST_INDEX_DIGITS
 
 
 class _Steps:
@@ -124,7 +181,7 @@ class _Steps:
         found: Any = self._root
         for step in ref.split("/")[1:] if isinstance(ref, str) else ():
             step = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and step.isdecimal() and int(step) < len(found):
+            if isinstance(found, list) and _is_index(step) and int(step) < len(found):
                 found = found[int(step)]
             elif isinstance(found, Mapping):
                 found = found.get(step)

@@ -10,11 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 _TYPES = frozenset({"string", "integer", "number", "boolean", "object", "array", "null"})
-_MOST_NODES = 64
-_MOST_MEMBERS = 1000
-_MOST_STEPS = 32
+_MOST_NODES = 4000
+"""As many as a schema may have that a model is kept to."""
+_MOST_DEPTH = 100
+_MOST_INDEX_DIGITS = 6
+MOST_MEMBERS = 1000
+_TELLING = frozenset({"type", "const", "enum"})
+_MOST_STEPS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,7 @@ def type_of(value: object) -> str:
 def _property(root: Mapping[str, Any], key: str) -> Any | None:
     """The schema of a property, wherever the root is put together from."""
     nodes: list[Any] = [root]
+    seen = {id(root)}
     for node in nodes:  # grows as it goes
         if not isinstance(node, Mapping):
             continue
@@ -84,7 +90,10 @@ def _property(root: Mapping[str, Any], key: str) -> Any | None:
             *_branches(node, "anyOf"),
             *_branches(node, "oneOf"),
         ]
-        nodes += further[: max(0, _MOST_NODES - len(nodes))]
+        for inner in further[: max(0, _MOST_NODES - len(nodes))]:
+            if id(inner) not in seen:
+                seen.add(id(inner))
+                nodes.append(inner)
     return None
 
 
@@ -100,31 +109,55 @@ def _target(root: Mapping[str, Any], node: Mapping[str, Any]) -> Any | None:
         return None
     found: Any = root
     for step in ref.split("/", _MOST_STEPS)[1:]:
-        if not isinstance(found, Mapping):
+        step = unquote(step).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, Mapping):
+            found = found.get(step)
+        elif isinstance(found, list) and _is_index(step) and int(step) < len(found):
+            found = found[int(step)]
+        else:
             return None
-        found = found.get(step.replace("~1", "/").replace("~0", "~"))
     return found
 
 
+def _is_index(step: str) -> bool:
+    return step.isascii() and step.isdigit() and len(step) <= _MOST_INDEX_DIGITS
+
+
 class _Reader:
-    """Follows one parameter's schema, within its bound of nodes."""
+    """Follows one parameter's schema, within its bound of nodes. Each is read once, since many may refer to it."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
-        self._root, self._left = root, _MOST_NODES
+        self._root, self._left, self._depth = root, _MOST_NODES, 0
+        self._known: dict[int, Declared] = {}
 
     def read(self, node: Any) -> Declared:
         """What a node declares, by the first of its keywords that tells."""
-        self._left -= 1
-        if self._left < 0 or not isinstance(node, Mapping):
+        node = self._followed(node)
+        if id(node) in self._known:
+            return self._known[id(node)]
+        if self._left < 0 or self._depth > _MOST_DEPTH or not isinstance(node, Mapping):
             return Declared()
+        self._known[id(node)] = Declared()  # for what refers to it from inside
+        self._depth += 1
+        self._known[id(node)] = self._read(node)
+        self._depth -= 1
+        return self._known[id(node)]
+
+    def _followed(self, node: Any) -> Any:
+        """What references lead to, until something is said beside one."""
+        self._left -= 1
+        while self._left >= 0 and isinstance(node, Mapping) and "$ref" in node and not node.keys() & _TELLING:
+            self._left -= 1
+            node = _target(self._root, node)
+        return node
+
+    def _read(self, node: Mapping[str, Any]) -> Declared:
         types = _types(node.get("type"))
         members = [node["const"]] if "const" in node else node.get("enum")
         if isinstance(members, list):
             return _enumerated(members, types)
         if types:
             return Declared(types, is_bounded="maxLength" in node)
-        if "$ref" in node:
-            return self.read(_target(self._root, node))
         for word in ("anyOf", "oneOf"):
             if branches := _branches(node, word):
                 return _either([self.read(branch) for branch in branches])
@@ -138,8 +171,8 @@ def _types(named: Any) -> frozenset[str]:
 
 
 def _enumerated(members: list[Any], types: frozenset[str]) -> Declared:
-    few = members[:_MOST_MEMBERS]
-    types = types or frozenset(map(type_of, few))
+    few = members[:MOST_MEMBERS]
+    types = types or frozenset(map(type_of, members[:_MOST_NODES]))
     if "string" not in types or len(few) < len(members):
         return Declared(types)
     return Declared(types, frozenset(member for member in few if isinstance(member, str)))

@@ -8,12 +8,15 @@ doesn't begin like the other, since it would be read as that. Must not know whol
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
+from node.engine.dialect.declared import MOST_MEMBERS
 from node.engine.dialect.spec import MOST_NAME_CHARS
 from node.engine.ebnf.rules import Rules, char_class, quote
 from node.engine.ebnf.values import Values, other_name, sequence
 from node.schema import chars
+from node.schema.ambiguity import firsts
 from node.schema.chars import Ranges
 from node.schema.form import Anything, Array, Either, Field, Form, Literals, Matching, Number, Object, Plan, Ref, Text
 from node.schema.pattern import Choice, Node, One, Repeat
@@ -39,6 +42,7 @@ class Parameters:
     def __init__(self, plan: Plan, rules: Rules) -> None:
         self._plan, self._rules = plan, rules
         self._json = Values(plan, rules)
+        self._refs: dict[str, str] = {}
 
     def write(self) -> str:
         """All of them.
@@ -71,8 +75,23 @@ class Parameters:
         tag = quote(f"<parameter={name}>\n")
         return self._rules.add(f'{tag} {self._value(field.form)} "\\n</parameter>\\n"')
 
-    def _value(self, form: Form, not_first: Ranges = ()) -> str:
-        """What stands for a value.
+    def _value(self, form: Form) -> str:
+        """What stands for a value."""
+        if isinstance(form, Ref) and form.name in self._refs:
+            return self._refs[form.name]
+        leaves = _leaves(form, self._plan)
+        not_first = _starts(leaves)
+        count = sum(len(leaf.texts) for leaf in leaves if isinstance(leaf, Literals))
+        if count > MOST_MEMBERS or any(isinstance(leaf, Text | Matching) for leaf in leaves):
+            self._check_literals(leaves, not_first)
+        written = list(dict.fromkeys(self._leaf(leaf, not_first) for leaf in leaves))
+        value = written[0] if len(written) == 1 else self._rules.add(" | ".join(written))
+        if isinstance(form, Ref):
+            self._refs[form.name] = value
+        return value
+
+    def _leaf(self, form: Form, not_first: Ranges) -> str:
+        """What stands for a value of one kind.
 
         Args:
             not_first: what a string must not begin with.
@@ -83,17 +102,19 @@ class Parameters:
             case Text():
                 return self._text(form, not_first)
             case Matching(pattern):
+                if chars.both(firsts(pattern), not_first):
+                    raise Unwritable("a pattern of what may also be no string")
                 return self._rules.add(self._json.pattern(_without_tags(pattern), is_json=False))
             case Literals(texts):
                 return self._rules.add(" | ".join(map(self._literal, texts)))
-            case Ref():
-                return self._value(self._plan.resolve(form), not_first)
-            case Either(options):
-                resolved = [self._plan.resolve(option) for option in options]
-                kept_free = chars.union(not_first, *map(_starts, resolved))
-                return self._rules.add(" | ".join(dict.fromkeys(self._value(one, kept_free) for one in resolved)))
-            case Number() | Array() | Object():
+            case _:
                 return self._json.write(form)
+
+    def _check_literals(self, leaves: Sequence[Form], not_first: Ranges) -> None:
+        """Next to strings at large, and in a long list, a string of a list is read as any is."""
+        for text in (text for leaf in leaves if isinstance(leaf, Literals) for text in leaf.texts):
+            if text.startswith('"') and chars.both(chars.of(json.loads(text)[:1]), not_first):
+                raise Unwritable("a value that could be taken for another")
 
     def _literal(self, text: str) -> str:
         value = json.loads(text)
@@ -103,6 +124,8 @@ class Parameters:
 
     def _text(self, form: Text, not_first: Ranges) -> str:
         if form.chars != chars.ANY:
+            if chars.both(form.chars, not_first):
+                raise Unwritable("a pattern of what may also be no string")
             tame = replace(form, chars=_tame(form.chars))
             return self._rules.run(char_class(tame.chars), tame.least, tame.most)
         raw = self._rules.add(_RAW)
@@ -114,17 +137,38 @@ class Parameters:
         return raw if form.most is None else self._rules.add(raw, f"[max_chars={form.most}]")
 
 
-def _starts(form: Form) -> Ranges:
-    """What a value begins with that is JSON and could be taken for a string."""
-    match form:
-        case Number():
-            return chars.union(chars.of("-"), chars.DIGIT, chars.SPACE)
-        case Array():
-            return chars.union(chars.of("["), chars.SPACE)
-        case Object():
-            return chars.union(chars.of("{"), chars.SPACE)
-        case _:
-            return ()
+def _leaves(form: Form, plan: Plan) -> list[Form]:
+    """What a value may be, without names and alternatives. Each name is followed once."""
+    found: list[Form] = []
+    seen: set[str] = set()
+    open_forms = [form]
+    while open_forms:
+        match open_forms.pop():
+            case Ref(name):
+                if name not in seen:
+                    seen.add(name)
+                    open_forms.append(plan.named[name])
+            case Either(options):
+                open_forms += reversed(options)
+            case leaf:
+                found.append(leaf)
+    return found
+
+
+def _starts(leaves: Sequence[Form]) -> Ranges:
+    """What values begin with that are JSON, and that a string would be taken for."""
+    literals = {text for leaf in leaves if isinstance(leaf, Literals) for text in leaf.texts}
+    starts = {text[0] for text in literals} - {'"', "n"}
+    if {"true", "false"} <= literals:
+        starts -= {"t", "f"}  # whichever is read, it may be
+    elif starts & {"t", "f"}:
+        starts |= {"t", "f"}
+    for kind, start in ((Number, "0"), (Array, "["), (Object, "{")):
+        if any(isinstance(leaf, kind) for leaf in leaves):
+            starts.add(start)
+    if starts & set("-0123456789"):
+        starts |= set("-0123456789")
+    return chars.union(chars.of("".join(starts)), chars.SPACE) if starts else ()
 
 
 def _tame(ranges: Ranges) -> Ranges:

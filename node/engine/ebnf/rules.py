@@ -11,18 +11,27 @@ from collections.abc import Iterable
 
 from node.schema import chars
 from node.schema.chars import Ranges
+from node.schema.refusal import unenforceable
+from shared.errors import ApiError
 
 BLANK = "[ \\n]?"
 """White space where JSON allows it: models that are weak write it without end if they may."""
 _ESCAPED = chars.union(chars.CONTROL, chars.of('"\\'))
 _SHORT = {"\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", '"': '"', "\\": "\\"}
 _ANY_ESCAPE = '"\\\\" (["\\\\/bfnrt] | "u" ([0-9a-cA-CeEfF] [0-9a-fA-F]{3} | [dD] [0-7] [0-9a-fA-F]{2}))'
+MOST_RULES = 20_000
+MOST_CHARS = 1 << 20
 
 
 class Rules:
-    """Grows with what is asked of it."""
+    """Grows with what is asked of it, up to a bound.
 
-    def __init__(self) -> None:
+    Args:
+        path: what is to be blamed where that is too much.
+    """
+
+    def __init__(self, path: str = "tools") -> None:
+        self._path, self._chars = path, 0
         self._bodies: dict[str, str] = {}
         self._names: dict[str, str] = {}
         self.shared: dict[str, tuple[str, str]] = {}
@@ -37,14 +46,30 @@ class Rules:
         return self._names[known]
 
     def declare(self) -> str:
-        """A name, whose rule comes later."""
+        """A name, whose rule comes later.
+
+        Raises:
+            ApiError: there are too many.
+        """
+        if len(self._bodies) >= MOST_RULES:
+            raise self._too_much()
         name = f"r{len(self._bodies)}"
         self._bodies[name] = ""
         return name
 
     def define(self, name: str, body: str, attribute: str = "") -> None:
-        """The rule of a declared name."""
+        """The rule of a declared name.
+
+        Raises:
+            ApiError: they are too long together.
+        """
         self._bodies[name] = f"{name}{attribute} ::= {body}"
+        self._chars += len(self._bodies[name]) + 1
+        if self._chars > MOST_CHARS:
+            raise self._too_much()
+
+    def _too_much(self) -> ApiError:
+        return unenforceable(self._path, "so much at once")
 
     def loop(self, step: str) -> str:
         """Any number of steps; none too."""

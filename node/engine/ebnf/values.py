@@ -46,9 +46,17 @@ class Values:
     def __init__(self, plan: Plan, rules: Rules) -> None:
         self._plan, self._rules = plan, rules
         self._refs: dict[str, str] = {}
+        self._pending: list[str] = []  # names that are declared: they may be in each other deeper than a stack is
 
     def write(self, form: Form) -> str:
         """What stands for a form in a rule: a name or a quoted text."""
+        written = self._write(form)
+        while self._pending:
+            name = self._pending.pop()
+            self._rules.define(self._refs[name], self._write(self._plan.named[name]))
+        return written
+
+    def _write(self, form: Form) -> str:
         match form:
             case Anything(is_object):
                 return self.anything(is_object=is_object)
@@ -63,7 +71,7 @@ class Values:
             case Object():
                 return self._object(form)
             case Either(options):
-                return self._rules.add(" | ".join(dict.fromkeys(map(self.write, options))))
+                return self._rules.add(" | ".join(dict.fromkeys(map(self._write, options))))
             case Ref(name):
                 return self._ref(name)
             case _:
@@ -101,15 +109,15 @@ class Values:
 
     def _ref(self, name: str) -> str:
         if name not in self._refs:
-            rule = self._refs[name] = self._rules.declare()
-            self._rules.define(rule, self.write(self._plan.named[name]))
+            self._refs[name] = self._rules.declare()
+            self._pending.append(name)
         return self._refs[name]
 
     def _array(self, form: Array) -> str:
         known = len(form.first)
         body = self._more_items(form)
         for index in range(known - 1, -1, -1):
-            item = self.write(form.first[index])
+            item = self._write(form.first[index])
             body = f"{item} {body}" if index == 0 else f"{_COMMA} {item} {body}"
             if index >= form.least:
                 body = f'("" | {body})'
@@ -121,7 +129,7 @@ class Values:
         known = len(form.first)
         if form.rest is None:
             return '""'
-        item = self.write(form.rest)
+        item = self._write(form.rest)
         least, most = max(0, form.least - known), None if form.most is None else form.most - known
         if known:
             return self._several(f"{_COMMA} {item}", least, most)
@@ -143,7 +151,7 @@ class Values:
 
     def _pair(self, field: Field) -> str:
         name = json.dumps(field.name, ensure_ascii=False)
-        return self._rules.add(f"{quote(name + ':')} {BLANK} {self.write(field.form)}")
+        return self._rules.add(f"{quote(name + ':')} {BLANK} {self._write(field.form)}")
 
     def _extra(self, form: Object) -> str | None:
         if form.extra is None:
@@ -153,7 +161,7 @@ class Values:
             key = f'"\\"" {other_name(self._rules, names, _IN_KEY)} "\\""'
         else:
             key = f'"\\"" {self.string(form.extra_name)} "\\""'
-        return self._rules.add(f'{key} ":" {BLANK} {self.write(form.extra)}')
+        return self._rules.add(f'{key} ":" {BLANK} {self._write(form.extra)}')
 
 
 def _is_narrow(ranges: chars.Ranges) -> bool:
@@ -197,20 +205,25 @@ def _up_to(step: str, most: int) -> str:
 def other_name(rules: Rules, names: Sequence[str], allowed: chars.Ranges) -> str:
     """Any name but some, as it stands."""
     rest = rules.loop(char_class(allowed))
-
-    def node(known: Sequence[str], at: int) -> str:
-        following: dict[str, list[str]] = {}
+    places: list[tuple[list[str], int]] = [(list(dict.fromkeys(names)), 0)]
+    following: list[dict[str, int]] = []
+    for known, at in places:  # grows as it goes
+        longer: dict[str, list[str]] = {}
         for name in known:
             if len(name) > at:
-                following.setdefault(name[at], []).append(name)
-        others = chars.without(allowed, chars.of("".join(following)))
+                longer.setdefault(name[at], []).append(name)
+        following.append({char: len(places) + index for index, char in enumerate(longer)})
+        places += [(some, at + 1) for some in longer.values()]
+    written = [""] * len(places)
+    for index in range(len(places) - 1, -1, -1):
+        known, at = places[index]
+        others = chars.without(allowed, chars.of("".join(following[index])))
         options = [f"{char_class(others)} {rest}"]
-        options += [f"{quote(char)} {node(longer, at + 1)}" for char, longer in following.items()]
+        options += [f"{quote(char)} {written[place]}" for char, place in following[index].items()]
         if not any(len(name) == at for name in known):
             options.append('""')
-        return rules.add(" | ".join(options))
-
-    return node(list(dict.fromkeys(names)), 0)
+        written[index] = rules.add(" | ".join(options))
+    return written[0]
 
 
 def _any_value(rules: Rules) -> tuple[str, str]:

@@ -80,3 +80,55 @@ def test_recursive_schemas_are_checked() -> None:
     assert check.holds(value)
     value["next"]["next"]["next"] = 5
     assert not check.holds(value)
+
+
+def test_a_pattern_that_cannot_be_matched_is_all_that_is_believed() -> None:
+    check = Conformance(
+        {
+            "type": "object",
+            "properties": {"a": {"type": "string", "pattern": "^(?!x)"}, "pattern": {"type": "integer"}},
+            "required": ["a"],
+            "enum": [{"a": "y", "pattern": 1}, {"a": "x"}],
+        }
+    )
+    assert check.holds({"a": "x"})
+    for wrong in ({"a": 1}, {}, {"a": "y", "pattern": "1"}, {"a": "z"}):
+        assert not check.holds(wrong)
+
+
+def test_names_by_a_pattern_that_cannot_be_matched_are_believed() -> None:
+    check = Conformance(
+        {"patternProperties": {"^(?!x)": {"type": "string"}}, "additionalProperties": False, "maxProperties": 1}
+    )
+    assert check.holds({"a": 1})
+    assert not check.holds({"a": 1, "b": 2})
+
+
+@pytest.mark.parametrize("alternative", ["anyOf", "beside", "two keywords"])
+def test_beside_alternatives_that_double_at_every_level_all_else_is_checked(alternative: str) -> None:
+    def level(index: int) -> dict[str, Any]:
+        inner = {"$ref": f"#/$defs/d{index + 1}"}
+        step = {"properties": {"v": inner}}
+        if alternative == "anyOf":
+            return {"anyOf": [step, step]}
+        return {**step, "allOf": [step]} if alternative == "two keywords" else {**step, "$ref": f"#/$defs/e{index}"}
+
+    definitions = {f"d{index}": level(index) for index in range(60)}
+    definitions |= {f"e{index}": {"properties": {"v": {"$ref": f"#/$defs/d{index + 1}"}}} for index in range(60)}
+    schema = {
+        "$defs": {**definitions, "d60": {"const": 1}},
+        "properties": {"x": {"$ref": "#/$defs/d0"}, "y": {"type": "integer"}},
+        "required": ["y"],
+    }
+    value: Any = 1
+    for _ in range(60):
+        value = {"v": value}
+    check = Conformance(schema)
+    assert check.holds({"x": value, "y": 1})
+    assert not check.holds({"x": value, "y": "1"})
+    assert not check.holds({"x": value})
+
+
+def test_a_reference_by_a_number_of_many_digits_is_no_error() -> None:
+    check = Conformance({"anyOf": [{"$ref": "#/anyOf/" + "0" * 5000}, {"$ref": "#/anyOf/2"}, {}]})
+    assert check.holds(1) in (True, False)

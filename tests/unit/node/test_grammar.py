@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from node.engine.dialect import Dialect, Splitter
+from node.engine.ebnf.rules import Rules
 from node.engine.grammar import build_structural_tag
 from node.engine.port import Guide, Piece, Schema, Text, Thinking, Tool, ToolArguments, ToolEnd, ToolStart
 from shared.errors import UNSUPPORTED_PARAMETER, ApiError
@@ -270,6 +271,9 @@ def test_a_string_of_qwen_does_not_look_like_the_list_that_it_might_be() -> None
         {"properties": {"a": {"enum": ["</parameter>"]}}},
         {"patternProperties": {"^x": {}}},
         {"anyOf": [{"properties": {"a": {}}}, {"properties": {"b": {}}}]},
+        {"properties": {"a": {"type": ["integer", "string"], "pattern": "^[0-9]{1,3}$", "minimum": 1000}}},
+        {"properties": {"a": {"type": ["integer", "string"], "pattern": "^[0-9a-f]+$", "minimum": 1000}}},
+        {"properties": {"a": {"anyOf": [{"enum": ["7"]}, {"pattern": "^x"}, {"type": "integer", "minimum": 8}]}}},
     ],
 )
 def test_what_the_tags_of_qwen_cannot_hold_is_refused_with_the_path_of_its_schema(schema: dict[str, Any]) -> None:
@@ -277,6 +281,62 @@ def test_what_the_tags_of_qwen_cannot_hold_is_refused_with_the_path_of_its_schem
         build_structural_tag(Guide((tool("f", schema),), must_call=True), QWEN, thinks=False)
     assert caught.value.condition == UNSUPPORTED_PARAMETER
     assert caught.value.param == "tools.f.input_schema"
+
+
+def test_a_string_of_qwen_does_not_look_like_the_number_that_it_might_be_behind_references() -> None:
+    schema = {
+        "$defs": {"n": {"anyOf": [{"type": "integer", "minimum": 1000}, {"type": "null"}]}, "s": {"type": "string"}},
+        "properties": {"q": {"anyOf": [{"$ref": "#/$defs/n"}, {"$ref": "#/$defs/s"}]}},
+    }
+    grammar = compiled(Guide((tool("find", schema),), must_call=True), QWEN)
+    for right in ("plain", "1000", "null", ""):
+        assert accepts(grammar, qwen("find", q=right))
+    for wrong in ("7", " 7", "-1000"):
+        assert not accepts(grammar, qwen("find", q=wrong))
+
+
+def test_a_string_of_qwen_does_not_look_like_the_other_boolean() -> None:
+    schema = {"properties": {"q": {"anyOf": [{"const": True}, {"type": "string"}]}}}
+    grammar = compiled(Guide((tool("find", schema),), must_call=True), QWEN)
+    assert accepts(grammar, qwen("find", q="true"))
+    assert accepts(grammar, qwen("find", q="plain"))
+    assert not accepts(grammar, qwen("find", q="false"))
+
+
+def doubled(levels: int) -> dict[str, Any]:
+    """Definitions of which each is the next one or the next one."""
+    definitions = {f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(levels)}
+    return {**definitions, f"d{levels}": {"type": "string"}}
+
+
+@pytest.mark.parametrize("dialect", [HERMES, QWEN])
+def test_references_that_double_at_every_level_are_written_once(dialect: Dialect) -> None:
+    schema = {"$defs": doubled(40), "properties": {"x": {"$ref": "#/$defs/d0"}}, "required": ["x"]}
+    tag = build_structural_tag(Guide((tool("f", schema),), must_call=True), dialect, thinks=False)
+    assert len(json.dumps(tag)) < 5000
+
+
+def test_definitions_that_hold_each_other_deeper_than_a_stack_are_written() -> None:
+    chain: dict[str, Any] = {f"d{i}": {"type": "array", "items": {"$ref": f"#/$defs/d{i + 1}"}} for i in range(400)}
+    schema = {
+        "$defs": {**chain, "d400": {"type": "string"}},
+        "type": "array",
+        "prefixItems": [{"$ref": f"#/$defs/d{i}"} for i in range(400, -1, -1)],
+    }
+    assert build_structural_tag(answer(schema), PLAIN, thinks=False)
+
+
+def test_a_long_name_next_to_others_is_written() -> None:
+    schema: dict[str, Any] = {"properties": {"a" * 3000: {}}, "additionalProperties": {}}
+    assert build_structural_tag(answer(schema), PLAIN, thinks=False)
+
+
+def test_a_grammar_is_refused_while_it_is_written_too_long() -> None:
+    with pytest.raises(ApiError) as caught:
+        Rules("s").run("[a]", 10**9, None)
+    assert (caught.value.condition, caught.value.param) == (UNSUPPORTED_PARAMETER, "s")
+    with pytest.raises(ApiError):
+        Rules().add("x" * (1 << 20))
 
 
 def test_special_tokens_in_names_and_values_are_text() -> None:

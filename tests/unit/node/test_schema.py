@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from node.schema import chars
+from node.schema.keywords import merge
 from node.wire.schema import check_schema, find_unenforceable, require_enforceable
 from shared.errors import INVALID_REQUEST, UNSUPPORTED_PARAMETER, ApiError
 
@@ -235,3 +237,90 @@ def test_a_product_of_alternatives_costs_no_more_than_its_size() -> None:
     start = time.thread_time()
     find_unenforceable(hostile()["product"], "s")
     assert time.thread_time() - start < 0.5
+
+
+def test_alternatives_that_double_at_every_level_are_told_apart() -> None:
+    doubled = {f"d{i}": {"anyOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(40)}
+    schema = {
+        "$defs": {**doubled, "d40": {"type": "string"}},
+        "properties": {"x": {"oneOf": [{"$ref": "#/$defs/d0"}, {"type": "integer"}]}},
+    }
+    require_enforceable(schema, "s", is_input=False)
+    assert (
+        refusal({"oneOf": [{"$ref": "#/$defs/d0"}, {"type": "string"}], "$defs": schema["$defs"]}).param == "s.oneOf"
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(1, 1.0), ([1], [1.0]), ({"a": 1, "b": 2}, {"b": 2.0, "a": 1}), (0, -0.0)]
+)
+def test_constants_that_are_equal_in_json_schema_are_not_told_apart(one: Any, other: Any) -> None:
+    assert refusal({"oneOf": [{"const": one}, {"const": other}]}).param == "s.oneOf"
+    require_enforceable({"allOf": [{"const": one}, {"enum": [other]}]}, "s", is_input=False)
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, True), ([0], [False]), ({"a": 1}, {"a": True})])
+def test_true_is_not_one_however_deep(one: Any, other: Any) -> None:
+    require_enforceable({"oneOf": [{"const": one}, {"const": other}]}, "s", is_input=False)
+    refusal({"allOf": [{"const": one}, {"const": other}]})
+
+
+@pytest.mark.parametrize("key", ["required", "enum", "properties"])
+def test_joining_long_lists_again_and_again_is_refused(key: str) -> None:
+    names = [f"n{i}" for i in range(1990)]
+
+    def part(names: list[str]) -> Any:
+        return {name: {"type": "string"} for name in names} if key == "properties" else names
+
+    schema = {
+        "$defs": {"a": {key: part([*names, "a"])}, "b": {key: part([*names, "b"])}},
+        "allOf": [{"$ref": f"#/$defs/{'ab'[i % 2]}"} for i in range(3000)],
+    }
+    assert refusal(schema).condition == UNSUPPORTED_PARAMETER
+
+
+def test_joined_lists_keep_their_order() -> None:
+    joined = merge({"required": ["b", "a"], "enum": [3, 1, 2.0]}, {"required": ["c", "a"], "enum": [2, 3]}, "s")
+    assert joined == {"required": ["b", "a", "c"], "enum": [3, 2.0]}
+    assert refusal({"allOf": [{"required": [{}]}, {"required": [1]}]}).condition == INVALID_REQUEST
+
+
+def test_a_reference_by_a_number_of_many_digits_refers_to_nothing() -> None:
+    assert (
+        refusal({"properties": {"x": {"$ref": "#/anyOf/" + "0" * 5000}}, "anyOf": [{}]}).condition == INVALID_REQUEST
+    )
+
+
+def test_an_id_below_the_root_is_refused_and_a_property_of_that_name_is_not() -> None:
+    inner = {"$id": "https://x.example/y", "$ref": "#/$defs/b"}
+    assert refusal({"properties": {"x": inner}}).condition == UNSUPPORTED_PARAMETER
+    allowed = {"$id": "https://x.example", "properties": {"$id": {"type": "string"}, "c": {"const": {"$id": "x"}}}}
+    require_enforceable(allowed, "s", is_input=True)
+
+
+def test_long_chains_of_lists_that_may_not_be_empty_have_an_end_or_none() -> None:
+    chain: dict[str, Any] = {
+        f"d{i}": {"type": "array", "minItems": 1, "items": {"$ref": f"#/$defs/d{i + 1}"}} for i in range(600)
+    }
+    schema = {
+        "type": "array",
+        "prefixItems": [{"$ref": f"#/$defs/d{i}"} for i in range(600, -1, -1)],
+        "$defs": {**chain, "d600": {"type": "string"}},
+    }
+    require_enforceable(schema, "s", is_input=False)
+    endless = {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/d600"}}
+    assert refusal(schema | {"$defs": {**chain, "d600": endless}, "minItems": 1}).condition == INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "kept"),
+    [
+        (((0, 9),), ((2, 3), (5, 5)), ((0, 1), (4, 4), (6, 9))),
+        (((0, 3), (5, 9)), ((2, 6),), ((0, 1), (7, 9))),
+        (((0, 3), (5, 9)), ((0, 20),), ()),
+        (((5, 9),), ((0, 1), (9, 30)), ((5, 8),)),
+        (((1, 2), (4, 5), (7, 8)), ((3, 3), (6, 6)), ((1, 2), (4, 5), (7, 8))),
+    ],
+)
+def test_one_set_of_characters_is_taken_from_another(left: Any, right: Any, kept: Any) -> None:
+    assert chars.without(left, right) == kept
