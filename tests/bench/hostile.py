@@ -1,7 +1,7 @@
 """What a hostile schema costs the others: `python -m tests.bench.hostile`.
 
-The whole service with the tiny model. Three callers ask every 20 ms, for the list of models, for one token, and for one
-token of JSON, while three new schemas of a kind arrive. Prints the longest answer of each caller, in milliseconds.
+The whole service with the tiny model. Three callers ask every 20 ms, for the list of models, for one token, and for
+one token of JSON, while three new schemas of a kind arrive. Prints the longest answer of each in milliseconds.
 """
 
 from __future__ import annotations
