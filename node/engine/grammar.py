@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
-
-import orjson
 
 from node.engine.dialect.spec import CALL, CALL_END, FUNCTION, Dialect, ToolFormat
 from node.engine.ebnf.parameters import Parameters, Unwritable
@@ -27,9 +24,6 @@ from node.schema.refusal import unenforceable
 
 Format = dict[str, Any]
 
-MOST_SCHEMA_BYTES = 1 << 18
-"""Of the schemas that one answer is kept to."""
-MOST_GRAMMAR_CHARS = 1 << 20
 _BEGIN = {"hermes": f'{CALL}\n{{"name": "', "qwen3_coder": f"{CALL}\n{FUNCTION}"}
 _END = f"\n{CALL_END}"
 _ANY_INPUT = Plan(Anything(is_object=True), {})
@@ -49,37 +43,13 @@ def build_structural_tag(guide: Guide, dialect: Dialect, *, thinks: bool) -> For
     """
     if not guide.promises():
         return None
-    tools = [
-        (tool.name, orjson.dumps(tool.schema.schema if strict else {}), tool.schema.path, strict)
-        for tool in (guide.tools if dialect.tools else ())
-        for strict in (guide.must_call or tool.is_strict,)
-    ]
-    answer = None if guide.answer is None else (orjson.dumps(guide.answer.schema), guide.answer.path)
-    if sum(len(schema) for _, schema, _, _ in tools) > MOST_SCHEMA_BYTES:
-        raise unenforceable("tools", f"more than {MOST_SCHEMA_BYTES // 1024} KiB of schemas at once")
-    text = _build(tuple(tools), answer, guide.must_call, guide.one_call, dialect, thinks)
-    tag: Format | None = json.loads(text)
-    return tag
-
-
-@lru_cache(64)
-def _build(
-    tools: tuple[tuple[str, bytes, str, bool], ...],
-    answer: tuple[bytes, str] | None,
-    must_call: bool,
-    one_call: bool,
-    dialect: Dialect,
-    thinks: bool,
-) -> str:
-    """From what can be a key of a cache to what can be given out more than once: agents send the same each turn."""
-    read = [Tool(name, Schema(orjson.loads(schema), path), strict) for name, schema, path, strict in tools]
-    schema = None if answer is None else Schema(orjson.loads(answer[0]), answer[1])
-    outline = _outline(read, schema, must_call, one_call, dialect.tools)
+    tools = [Tool(tool.name, tool.schema, guide.binds(tool)) for tool in (guide.tools if dialect.tools else ())]
+    outline = _outline(tools, guide.answer, guide.must_call, guide.one_call, dialect.tools)
     if outline is None:
-        return "null"
+        return None
     if thinks and dialect.thinking is not None:
         outline = _after_thinking(outline, dialect)
-    return json.dumps({"type": "structural_tag", "format": outline})
+    return {"type": "structural_tag", "format": outline}
 
 
 def _outline(
@@ -116,7 +86,7 @@ def _after_thinking(outline: Format, dialect: Dialect) -> Format:
 
 def _answer(schema: Schema) -> Format:
     plan, rules = plan_schema(schema.schema, schema.path), Rules(path=schema.path)
-    return _grammar(rules, Values(plan, rules).write(plan.root), schema.path)
+    return _grammar(rules, Values(plan, rules).write(plan.root))
 
 
 def _calls(tools: Sequence[Tool], form: ToolFormat, one_call: bool) -> Format:
@@ -124,13 +94,13 @@ def _calls(tools: Sequence[Tool], form: ToolFormat, one_call: bool) -> Format:
     rules = Rules()
     call = rules.add(f"{quote(_BEGIN[form])} {_alternatives(tools, form, rules)} {quote(_END)}")
     several = call if one_call else f"{call} {rules.loop(f'{quote(chr(10))} {call}')}"
-    return _grammar(rules, several, tools[0].schema.path)
+    return _grammar(rules, several)
 
 
 def _tools(tools: Sequence[Tool], form: ToolFormat) -> Format:
     """What stands in the tags of one call."""
     rules = Rules()
-    return _grammar(rules, _alternatives(tools, form, rules), tools[0].schema.path)
+    return _grammar(rules, _alternatives(tools, form, rules))
 
 
 def _alternatives(tools: Sequence[Tool], form: ToolFormat, rules: Rules) -> str:
@@ -150,8 +120,5 @@ def _tool(tool: Tool, form: ToolFormat, rules: Rules) -> str:
         raise unenforceable(tool.schema.path, f"{unwritable} in this model's form of calls") from None
 
 
-def _grammar(rules: Rules, root: str, path: str) -> Format:
-    text = rules.text(root)
-    if len(text) > MOST_GRAMMAR_CHARS:
-        raise unenforceable(path, "so much at once")
-    return {"type": "grammar", "grammar": text}
+def _grammar(rules: Rules, root: str) -> Format:
+    return {"type": "grammar", "grammar": rules.text(root)}

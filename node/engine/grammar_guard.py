@@ -156,11 +156,20 @@ class GrammarGuard:
 
     async def _ready(self) -> _Process:
         async with self._starting:
-            if self._is_closed:
-                raise _busy()
+            self._check_open()
             if self._process is None or self._process.is_gone:
-                self._process = await _Process.start(*self._arguments)
+                process = await _Process.start(*self._arguments)
+                try:
+                    self._check_open()
+                except ApiError:
+                    await process.close()
+                    raise
+                self._process = process
             return self._process
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise _busy()
 
 
 class _Gone(Exception):

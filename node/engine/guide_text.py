@@ -12,13 +12,11 @@ from node.engine.port import Guide, Schema, Tool
 
 def write_guide(guide: Guide, dialect: Dialect, *, thinks: bool) -> str:
     """What a grammar is made of, and nothing else: equal texts have equal grammars."""
-    promises = {
-        "tools": guide.tools,
-        "must_call": guide.must_call,
-        "one_call": guide.one_call,
-        "answer": guide.answer,
-    }
-    return orjson.dumps({"guide": promises, "dialect": asdict(dialect), "thinks": thinks}).decode()
+    free = Schema({}, "")
+    # A caller may show a model megabytes of tools of whose inputs nothing is promised.
+    tools = [Tool(tool.name, tool.schema if guide.binds(tool) else free, tool.is_strict) for tool in guide.tools]
+    asked = {"tools": tools, "must_call": guide.must_call, "one_call": guide.one_call, "answer": guide.answer}
+    return orjson.dumps({"guide": asked, "dialect": asdict(dialect), "thinks": thinks}).decode()
 
 
 def read_guide(text: str) -> tuple[Guide, Dialect, bool]:

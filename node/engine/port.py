@@ -85,8 +85,12 @@ class Guide:
 
     def promises(self) -> list[Schema]:
         """The schemas that the answer is kept to: of tools that must be called, of strict ones, and of its text."""
-        tools = [tool.schema for tool in self.tools if self.must_call or tool.is_strict]
+        tools = [tool.schema for tool in self.tools if self.binds(tool)]
         return tools if self.answer is None else [*tools, self.answer]
+
+    def binds(self, tool: Tool) -> bool:
+        """Whether the input of a call of this tool must match its schema."""
+        return self.must_call or tool.is_strict
 
 
 @dataclass(frozen=True, slots=True)

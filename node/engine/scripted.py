@@ -38,7 +38,7 @@ from node.engine.port import (
     Usage,
 )
 from node.engine.sample import make_up
-from node.translate.conformance import Conformance
+from node.schema.conformance import Conformance
 from node.wire.schema import require_enforceable
 from shared.errors import BACKEND_UNAVAILABLE, PROMPT_TOO_LONG, UNSUPPORTED_PARAMETER, ApiError
 

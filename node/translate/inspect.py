@@ -9,7 +9,7 @@ from __future__ import annotations
 import orjson
 
 from node.engine.port import End, Guide, Piece, Text, ToolArguments, ToolEnd, ToolStart
-from node.translate.conformance import Conformance
+from node.schema.conformance import Conformance
 
 
 class BrokenPromise(Exception):
@@ -22,9 +22,7 @@ class Inspector:
     def __init__(self, guide: Guide) -> None:
         self._must_call, self._has_called = guide.must_call, False
         self._answer = None if guide.answer is None else Conformance(guide.answer.schema)
-        self._inputs = {
-            tool.name: Conformance(tool.schema.schema) for tool in guide.tools if tool.is_strict or guide.must_call
-        }
+        self._inputs = {tool.name: Conformance(tool.schema.schema) for tool in guide.tools if guide.binds(tool)}
         self._text: list[str] = []
         self._name, self._arguments = "", list[str]()
 

@@ -13,7 +13,6 @@ import orjson
 from node.schema.form import Anything, Object
 from node.schema.plan import plan_schema
 from node.schema.refusal import invalid
-from shared.errors import ApiError
 
 MOST_BYTES = 65_536
 MOST_LEVELS = 32
@@ -51,15 +50,6 @@ def require_enforceable(schema: Mapping[str, Any], path: str, *, is_input: bool)
     plan = plan_schema(schema, path)
     if is_input and not isinstance(plan.resolve(plan.root), Object | Anything):
         raise invalid(f"{path}.type", "the input of a tool is an object")
-
-
-def find_unenforceable(schema: Mapping[str, Any], path: str) -> tuple[str, str] | None:
-    """The keyword that a model can't be kept to, and why."""
-    try:
-        plan_schema(schema, path)
-    except ApiError as refusal:
-        return refusal.param or path, refusal.message
-    return None
 
 
 def _inside(value: Any) -> list[Any]:

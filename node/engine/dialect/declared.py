@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import unquote
 
 _TYPES = frozenset({"string", "integer", "number", "boolean", "object", "array", "null"})
-_MOST_NODES = 4000
-"""As many as a schema may have that a model is kept to."""
+_MOST_NODES = 1000
+"""Of one parameter's schema; they take some 15 ms on the event loop, so that a caller's may not have many more."""
 _MOST_DEPTH = 100
 _MOST_INDEX_DIGITS = 6
 MOST_MEMBERS = 1000
