@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -31,14 +32,17 @@ class DevStack(Facts):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody holds right now, each with its successor free too, for operators."""
+    """Ports that nobody holds right now, each with its successor free too, for operators.
+
+    Below the range from which systems give ports to connections: one of those may be taken before it is used.
+    """
     with contextlib.ExitStack() as held:
         found: list[int] = []
         while len(found) < count:
+            port = random.randrange(10_000, 32_000)
             first, second = (held.enter_context(socket.socket()) for _ in range(2))
-            first.bind(("127.0.0.1", 0))
-            port = int(first.getsockname()[1])
-            with contextlib.suppress(OSError, OverflowError):
+            with contextlib.suppress(OSError):
+                first.bind(("127.0.0.1", port))
                 second.bind(("127.0.0.1", port + 1))
                 found.append(port)
         return found
