@@ -1,0 +1,65 @@
+"""What is billed, by how far a request came. Pure.
+
+Decides the rule: nothing before the prompt was computed, then the prompt and every token that was generated, whatever
+ended it. Must not know where counts come from, nor where a bill goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from node.limits.facts import running_record
+from node.limits.limiter import Hold, Progress, Settlement
+from shared.request_log import Outcome, RequestRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a request ended, as far as its node knows.
+
+    Attributes:
+        status: what the client was told, or 499 where it left before that.
+    """
+
+    outcome: Outcome
+    status: int | None
+    error_code: str | None = None
+    stop_reason: str | None = None
+    ttft_ms: float | None = None
+    total_ms: float | None = None
+    phases_ms: Mapping[str, float] = field(default_factory=dict)
+
+
+def build_settlement(hold: Hold, progress: Progress, ending: Ending, image_bytes: int) -> Settlement:
+    """The bill of a request whose node is alive."""
+    record = replace(
+        _counted(running_record(hold.subject), hold, progress, image_bytes),
+        outcome=ending.outcome,
+        status=ending.status,
+        error_code=ending.error_code,
+        stop_reason=ending.stop_reason,
+        ttft_ms=ending.ttft_ms,
+        total_ms=ending.total_ms,
+        phases_ms=ending.phases_ms,
+    )
+    return Settlement(hold, record)
+
+
+def build_abandoned(hold: Hold, progress: Progress, image_bytes: int) -> Settlement:
+    """The bill of a request whose node is taken for dead: to the last count that it told."""
+    record = replace(_counted(running_record(hold.subject), hold, progress, image_bytes), outcome="abandoned")
+    return Settlement(hold, record, is_last_word=False)
+
+
+def _counted(record: RequestRecord, hold: Hold, progress: Progress, image_bytes: int) -> RequestRecord:
+    if not progress.has_prefilled:
+        return replace(record, image_bytes=image_bytes)
+    return replace(
+        record,
+        input_tokens=progress.input_tokens,
+        output_tokens=progress.output_tokens,
+        cached_tokens=progress.cached_tokens,
+        image_bytes=image_bytes,
+        cost_nano_usd=hold.subject.price.cost_nano_usd(progress.input_tokens, progress.output_tokens),
+    )

@@ -1,0 +1,84 @@
+-- Book a bill and end its reservation, once. The `done` marker decides, not the reservation: a bill that comes after
+-- the reservation was lost is booked all the same.
+-- KEYS: 1 done, 2 reservation, 3 leases, 4-6 spend of day, month, total, 7-8 meters of requests, tokens, 9 ledger,
+--       10 usage, 11 record, 12 record ids
+-- ARGV: 1 now, 2 id, 3 'owner' or 'sweep', 4 admitted ms, 5 used tokens, 6-7 whether requests, tokens have limits,
+--       8 done ms, 9 record, 10 record ms, 11 prefix of usage fields, 12 books s,
+--       13-17 input, output, cached, image bytes, cost, 18 outcome, 19 owner, 20.. names and values of the ledger entry
+-- Amounts stay text: no arithmetic is done on money here.
+
+local COUNTED = {'input_tokens', 'output_tokens', 'cached_tokens', 'image_bytes', 'cost_nano_usd'}
+
+local function book(amounts, sign, outcome)
+  local entry = {'XADD', KEYS[9], '*', 'request', ARGV[2], 'outcome', outcome}
+  for i = 20, #ARGV do entry[#entry + 1] = ARGV[i] end
+  redis.call('HINCRBY', KEYS[10], ARGV[11] .. 'requests', sign .. '1')
+  for i, name in ipairs(COUNTED) do
+    local amount = amounts[i]
+    if amount ~= '0' then
+      amount = sign .. amount
+      redis.call('HINCRBY', KEYS[10], ARGV[11] .. name, amount)
+    end
+    entry[#entry + 1] = name
+    entry[#entry + 1] = amount
+  end
+  if amounts[5] ~= '0' then
+    for i = 4, 6 do redis.call('HINCRBY', KEYS[i], 'settled', sign .. amounts[5]) end
+  end
+  redis.call(unpack(entry))
+end
+
+local now, id, used = now_ms(ARGV[1]), ARGV[2], tonumber(ARGV[5])
+local is_sweep = ARGV[3] == 'sweep'
+local done = redis.call('GET', KEYS[1])
+if done == 'final' or (done and is_sweep) then return {'settled'} end
+local swept_owner, swept = string.match(done or '', '^swept:(%w+):(.*)$')
+local stored = redis.call('HMGET', KEYS[2], 'held', 'tokens', 'slot', 'slot_tokens', 'owner')
+if (swept_owner or stored[5] or ARGV[19]) ~= ARGV[19] then return {'settled'} end -- another attempt's to settle
+-- The marker of a bill this old may have expired; a reservation that is still there was never billed.
+if not done and not stored[1] and now - tonumber(ARGV[4]) > tonumber(ARGV[8]) then return {'old'} end
+if is_sweep then
+  local ends = redis.call('ZSCORE', KEYS[3], id)
+  if ends and tonumber(ends) >= now then return {'alive'} end
+end
+
+local amounts = {ARGV[13], ARGV[14], ARGV[15], ARGV[16], ARGV[17]}
+redis.call('SET', KEYS[1], is_sweep and 'swept:' .. ARGV[19] .. ':' .. table.concat(amounts, ' ') or 'final', 'PX', ARGV[8])
+
+local answer = 'booked'
+if stored[1] then
+  if stored[1] ~= '0' then
+    for i = 4, 6 do redis.call('HINCRBY', KEYS[i], 'held', '-' .. stored[1]) end
+  end
+  local slot, unused = tonumber(stored[3]), tonumber(stored[2]) - used
+  if slot and unused > 0 then
+    refund(KEYS[8], slot, math.min(unused, tonumber(stored[4])), now)
+  elseif slot and unused < 0 then
+    add_to(KEYS[8], slot_of(now), -unused)
+  end
+  redis.call('DEL', KEYS[2])
+elseif not done then
+  answer = 'ghost'
+  -- What it was admitted for was lost with its reservation, or has left the window since.
+  local slot = slot_of(tonumber(ARGV[4]))
+  if is_live(slot, now) then
+    if ARGV[6] == '1' then add_to(KEYS[7], slot, 1) end
+    if ARGV[7] == '1' and used > 0 then add_to(KEYS[8], slot, used) end
+  end
+end
+redis.call('ZREM', KEYS[3], id)
+
+if done then
+  -- A sweeper took the owner for dead, and the owner knows better: its entry is reversed, so that the sum is right.
+  answer = 'amended'
+  local before = {}
+  for amount in string.gmatch(swept, '%d+') do before[#before + 1] = amount end
+  book(before, '-', 'reversed')
+  local more = used - tonumber(before[1]) - tonumber(before[2])
+  if ARGV[7] == '1' and more > 0 then add_to(KEYS[8], slot_of(now), more) end
+end
+book(amounts, '', ARGV[18])
+for _, key in ipairs({KEYS[4], KEYS[5], KEYS[10]}) do redis.call('EXPIRE', key, ARGV[12]) end
+redis.call('SET', KEYS[11], ARGV[9], 'PX', ARGV[10])
+redis.call('ZADD', KEYS[12], 0, id)
+return {answer}

@@ -1,0 +1,205 @@
+"""One request's reservation, from admission to its bill, whatever happens in between.
+
+Decides that every reservation of this process is renewed while it is in use and settled when it is not: finished,
+refused, failed or cancelled. Must not know HTTP; what the client was told, the handler notes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Coroutine
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from node.engine.port import Usage
+from node.limits.bill import Ending, build_settlement
+from node.limits.books import Books
+from node.limits.limiter import (
+    Adjustment,
+    Admission,
+    Admitted,
+    AlreadySettled,
+    Charge,
+    Limiter,
+    Needs,
+    Progress,
+    Refusal,
+    Subject,
+)
+from shared.errors import ApiError
+from shared.request_log import Outcome
+from shared.tasks import end_task
+from shared.timing import Phases
+
+RENEW_EVERY_S = 10.0
+CLIENT_GONE = 499
+_log = logging.getLogger("b3os.settlement")
+
+
+@dataclass(slots=True)
+class Notes:
+    """What the handler learns on the way, for the request log. What it leaves open follows from how the body ended.
+
+    Attributes:
+        status: the HTTP status that was sent.
+    """
+
+    outcome: Outcome | None = None
+    status: int | None = None
+    error_code: str | None = None
+    stop_reason: str | None = None
+    phases: Phases | None = None
+
+
+@dataclass(slots=True)
+class Desk:
+    """Lets requests in and sees them out, for one node."""
+
+    limiter: Limiter
+    books: Books
+    renew_every_s: float = RENEW_EVERY_S
+    _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    async def open(self, subject: Subject, needs: Needs, phases: Phases | None = None) -> Reservation | Refusal:
+        """Admit; the reservation is then the caller's to enter, at once.
+
+        A caller that is cancelled while Redis answers leaves nothing behind.
+        """
+        asked: asyncio.Task[Admission] = self.start(self.limiter.admit(subject, needs))
+        try:
+            admission = await asyncio.shield(asked)
+        except asyncio.CancelledError:
+            self.start(self._undo(asked, phases))
+            raise
+        if isinstance(admission, Admitted):
+            return Reservation(self, admission, Notes(phases=phases))
+        return admission
+
+    async def _undo(self, asked: asyncio.Task[Admission], phases: Phases | None) -> None:
+        admission = await asked
+        if isinstance(admission, Admitted):
+            reservation = Reservation(self, admission, Notes(phases=phases))
+            await reservation.settle(asyncio.CancelledError())
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Work that no caller's cancellation reaches."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def aclose(self) -> None:
+        """Wait for what is being settled; each takes about a second at most."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+
+
+class Reservation:
+    """A context manager around all that is done for an admitted request."""
+
+    def __init__(self, desk: Desk, admitted: Admitted, notes: Notes) -> None:
+        self.admitted, self.notes = admitted, notes
+        self._desk, self._hold = desk, admitted.hold
+        self._usage: Usage | None = None
+        self._has_prefilled = False
+        self._image_bytes = 0
+        self._wake = asyncio.Event()
+        self._renewing: asyncio.Task[None] | None = None
+
+    async def adjust(self, needs: Needs) -> Adjustment:
+        """Reserve what the rendered prompt needs."""
+        return await self._desk.limiter.adjust(self._hold, needs)
+
+    async def charge_images(self, more_bytes: int) -> Charge:
+        """Bytes of a remote image have arrived, of whatever use they turn out to be."""
+        self._image_bytes += more_bytes
+        return await self._desk.limiter.charge_images(self._hold, self._image_bytes)
+
+    def follow(self, usage: Usage) -> None:
+        """A generation begins; its usage is kept current by the engine."""
+        self._usage = usage
+
+    def note_prefilled(self) -> None:
+        """The prompt was computed: from here on there is something to bill. It is told to Redis at once, since a
+        sweeper knows only what it was told."""
+        self._has_prefilled = True
+        self._wake.set()
+
+    def progress(self) -> Progress:
+        """How far it came."""
+        usage = self._usage
+        if usage is None:
+            return Progress()
+        return Progress(
+            self._has_prefilled or usage.output_tokens > 0,
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cached_tokens,
+        )
+
+    async def __aenter__(self) -> Reservation:
+        self._renewing = asyncio.create_task(self._renew_forever())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Settle, and only then let a cancellation through."""
+        settling = self._desk.start(self.settle(error))
+        cancelled: asyncio.CancelledError | None = None
+        while not settling.done():
+            try:
+                await asyncio.wait({settling})
+            except asyncio.CancelledError as again:
+                cancelled = again
+        if cancelled is not None:
+            raise cancelled
+
+    async def settle(self, error: BaseException | None) -> None:
+        """Bill it; `error` is what ended it early."""
+        if self._renewing is not None:
+            await end_task(self._renewing)
+        settlement = build_settlement(self._hold, self.progress(), self._ending(error), self._image_bytes)
+        booking = await self._desk.books.book(settlement)
+        if isinstance(booking, AlreadySettled):
+            _log.warning("a request was settled before", extra={"facts": {"request": self._hold.subject.request_id}})
+
+    async def _renew_forever(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self._desk.renew_every_s)
+            self._wake.clear()
+            try:
+                await self._desk.limiter.renew(self._hold, self.progress())
+            except Exception:
+                _log.exception("a renewal failed")
+
+    def _ending(self, error: BaseException | None) -> Ending:
+        outcome, status, code = _read_end(error, has_begun=self.notes.status is not None)
+        phases = self.notes.phases
+        return Ending(
+            outcome=self.notes.outcome or outcome,
+            status=self.notes.status or status,
+            error_code=self.notes.error_code or code,
+            stop_reason=self.notes.stop_reason,
+            ttft_ms=None if phases is None else phases.durations_ms.get("ttft"),
+            total_ms=None if phases is None else round(phases.elapsed_ms(), 2),
+            phases_ms={} if phases is None else {name: round(ms, 2) for name, ms in phases.durations_ms.items()},
+        )
+
+
+def _read_end(error: BaseException | None, *, has_begun: bool) -> tuple[Outcome, int, str | None]:
+    """Outcome, status and code of a body that ended so, where the handler noted nothing else."""
+    match error:
+        case None:
+            return "finished", 200, None
+        case ApiError():
+            refused = not has_begun and error.condition.status < 500
+            return "refused" if refused else "failed", error.condition.status, error.condition.code
+        case asyncio.CancelledError() | GeneratorExit() | ConnectionError() | TimeoutError():
+            return "client_gone", CLIENT_GONE, None
+        case _:
+            return "failed", 500, "internal"
