@@ -1,0 +1,49 @@
+"""What reaches the terminal.
+
+Decides what is written raw and what tamed, and when there are colours: words of others never move a terminal, and a
+pipe gets an answer as the model wrote it. Must not know what is said.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TextIO
+
+from shared.cli.user.document import render_json
+from shared.cli.user.text import tame
+
+DIM = "\x1b[2m"
+RESET = "\x1b[0m"
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a person reads along."""
+    return stream.isatty()
+
+
+def has_colours(stream: TextIO) -> bool:
+    """Whether escape sequences of ours are welcome (no-color.org)."""
+    return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def write(stream: TextIO, text: str) -> None:
+    """Write and flush, whatever the encoding can't hold."""
+    encoding = stream.encoding or "utf-8"
+    stream.write(text.encode(encoding, "replace").decode(encoding))
+    stream.flush()
+
+
+def say(text: str) -> None:
+    """A line, or several, of a result."""
+    write(sys.stdout, tame(text) + "\n")
+
+
+def note(text: str) -> None:
+    """A line beside the result, for people: it goes to stderr."""
+    write(sys.stderr, tame(text) + "\n")
+
+
+def say_json(document: object) -> None:
+    """A document in one line; it is ASCII, so it needs no taming."""
+    write(sys.stdout, render_json(document) + "\n")
