@@ -12,10 +12,7 @@ import time
 import uvloop
 
 from edge.app import EdgeReadiness, build_edge_app
-from edge.auth.authenticate import Authenticator
-from edge.auth.invalidations import Invalidations
-from edge.auth.key_cache import KeyCache
-from edge.auth.key_store import RedisKeyStore
+from edge.identity import opened_identity
 from edge.proxy import Proxy
 from edge.routing import Router, StaticDirectory
 from edge.settings import EdgeSettings
@@ -38,16 +35,17 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
     """
     edge = settings.edge
     redis = connect_redis(settings.redis.url)
-    cache = KeyCache(RedisKeyStore(redis).fetch_key, time.monotonic)
-    invalidations = Invalidations(redis, cache)
     directory = StaticDirectory(edge.nodes)
-    readiness = EdgeReadiness(redis, invalidations, directory)
-    authenticator = Authenticator(cache, time.time)
-    async with redis, invalidations.following(), NodeClient.opened(edge) as client:
-        proxy = Proxy(authenticator, Router(directory), client, signing_key, edge, time.time)
+    async with (
+        redis,
+        opened_identity(redis, edge, time.monotonic, time.time) as identity,
+        NodeClient.opened(edge) as client,
+    ):
+        readiness = EdgeReadiness(redis, identity.invalidations, directory)
+        proxy = Proxy(identity.authenticator, Router(directory), client, signing_key, edge, time.time)
         sites = [
             Site(build_operator_app(readiness.check), render_problem, edge.operator_host, edge.operator_port),
-            Site(build_edge_app(proxy), render_openai, edge.host, edge.port),
+            Site(build_edge_app(proxy, identity), render_openai, edge.host, edge.port),
         ]
         async with serving(sites, drain_s=edge.drain_s):
             await wait_for_stop(readiness.stop)

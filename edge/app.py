@@ -6,6 +6,7 @@ Decides which route needs which scope, and in which shape errors are told. Must 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 from aiohttp import web
@@ -13,15 +14,19 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from edge.auth.invalidations import Invalidations
+from edge.auth.store import StoreUnavailable
+from edge.identity import Identity
 from edge.openapi import load_documents
 from edge.proxy import Proxy
 from edge.routing import NodeDirectory
-from shared.web import Render, build_app, render_openai, render_problem
+from shared.errors import NODE_UNAVAILABLE, ApiError
+from shared.web import Handler, Render, build_app, render_openai, render_problem
 
 PREFIX = "/v1/infer"
+_log = logging.getLogger("b3os.edge.app")
 
 
-def build_edge_app(proxy: Proxy) -> web.Application:
+def build_edge_app(proxy: Proxy, identity: Identity) -> web.Application:
     """The public application."""
     app = build_app(_choose_render)
     messages = f"{PREFIX}/v1/messages"
@@ -35,9 +40,34 @@ def build_edge_app(proxy: Proxy) -> web.Application:
         handler = proxy.handler("models:read")
         app.router.add_get(f"{PREFIX}/{path}", handler, allow_head=False)
     app.router.add_route("HEAD", PREFIX, say_hello)
+    keys, auth = identity.keys, identity.auth
+    for method, path, handler in (
+        ("POST", "/v1/keys", keys.create_key),
+        ("GET", "/v1/keys", keys.list_keys),
+        ("DELETE", "/v1/keys/{id}", keys.revoke_key),
+        ("POST", "/v1/auth/login", auth.log_in),
+        ("POST", "/v1/auth/logout", auth.log_out),
+        ("GET", "/v1/auth/session", auth.show_session),
+        ("POST", "/v1/auth/organization", auth.switch_organization),
+        ("POST", "/v1/auth/password", auth.change_password),
+    ):
+        app.router.add_route(method, path, _answering(handler))
     for path, document in load_documents().items():
         app.router.add_get(path, document.serve, allow_head=False)
     return app
+
+
+def _answering(handler: Handler) -> Handler:
+    """Tell of a store that does not answer; what it was asked for is not known here."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except StoreUnavailable as error:
+            _log.error("store does not answer", extra={"facts": {"cause": str(error)}})
+            raise ApiError(NODE_UNAVAILABLE, "the store does not answer right now", retry_after_s=1) from None
+
+    return answer
 
 
 async def say_hello(request: web.Request) -> web.Response:

@@ -1,4 +1,4 @@
-"""`b3os edge` and `b3os keys`, for operators on the machine.
+"""`b3os edge` and `b3os keys`, for operators on the machine, and what their other commands share.
 
 Decides how the commands read and what they print. Must not know how keys are stored or signed.
 """
@@ -11,17 +11,20 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from edge.auth.credentials import mint_credential
-from edge.auth.key_store import SCOPES, KeyRecord, RedisKeyStore, UnknownRecord, is_name
+from edge.auth.key_store import KeyRecord, RedisKeyStore, is_name
+from edge.auth.scopes import INFERENCE_SCOPES, SCOPES, order_scopes
+from edge.auth.store import RecordExists, UnknownRecord
 from edge.settings import StoreSettings
 from edge.signing import BadSigningKey, create_key_files
+from edge.times import iso
 from shared.ids import new_record_id
 from shared.redis import connect_redis
 from shared.settings import config_tables, load_settings
@@ -57,14 +60,16 @@ def keys() -> None:
     """Create, list and revoke API keys, straight in Redis."""
 
 
-def _name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+def check_name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Callback of an option that names an organization or a project."""
     del context, parameter
     if value is not None and not is_name(value):
         raise click.BadParameter("use 1 to 63 of a-z, 0-9, _ and -, and begin with a letter or digit")
     return value
 
 
-def _label(context: click.Context, parameter: click.Parameter, value: str) -> str:
+def check_label(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Callback of an option that people read."""
     del context, parameter
     if not (value.isprintable() and 1 <= len(value) <= MAX_LABEL):
         raise click.BadParameter(f"use 1 to {MAX_LABEL} printable characters")
@@ -83,10 +88,12 @@ class NewKey:
 
 
 @keys.command()
-@click.option("--org", required=True, callback=_name)
-@click.option("--project", required=True, callback=_name)
-@click.option("--name", required=True, callback=_label, help="What the key is for; shown in lists.")
-@click.option("--scope", "scopes", multiple=True, type=click.Choice(SCOPES), help="Repeatable; all without it.")
+@click.option("--org", required=True, callback=check_name)
+@click.option("--project", required=True, callback=check_name)
+@click.option("--name", required=True, callback=check_label, help="What the key is for; shown in lists.")
+@click.option(
+    "--scope", "scopes", multiple=True, type=click.Choice(SCOPES), help="Repeatable; those of inference without it."
+)
 @click.option("--expires-in-days", type=click.IntRange(1, 3650))
 @click.option("--create-missing", is_flag=True, help="Create the organization and the project if there are none.")
 @click.option("--json", "as_json", is_flag=True)
@@ -111,7 +118,7 @@ async def _create(store: RedisKeyStore, new: NewKey, create_missing: bool) -> tu
         org=new.org,
         project=new.project,
         name=new.name,
-        scopes=tuple(dict.fromkeys(new.scopes)) or SCOPES,
+        scopes=order_scopes(new.scopes) or INFERENCE_SCOPES,
         status="active",
         hint=credential.hint,
         created_at_s=now_s,
@@ -122,7 +129,7 @@ async def _create(store: RedisKeyStore, new: NewKey, create_missing: bool) -> tu
 
 
 @keys.command("list")
-@click.option("--org", callback=_name)
+@click.option("--org", callback=check_name)
 @click.option("--json", "as_json", is_flag=True)
 def list_(org: str | None, as_json: bool) -> None:
     """List keys; of each secret, the first four characters."""
@@ -143,18 +150,23 @@ def revoke(key_id: str) -> None:
 
 
 def _on_store(work: Callable[[RedisKeyStore], Awaitable[T]]) -> T:
+    return on_redis(lambda redis: work(RedisKeyStore(redis)))
+
+
+def on_redis(work: Callable[[Redis], Awaitable[T]]) -> T:
+    """Do something in the Redis of the settings; what goes wrong is told in one sentence."""
     settings = load_settings(StoreSettings, os.environ, config_tables(os.environ))
 
     async def run() -> T:
         redis = connect_redis(settings.redis.url)
         try:
-            return await work(RedisKeyStore(redis))
+            return await work(redis)
         finally:
             await redis.aclose()
 
     try:
         return asyncio.run(run())
-    except UnknownRecord as error:
+    except (UnknownRecord, RecordExists) as error:
         raise click.ClickException(f"{error}") from None
     except (RedisError, OSError):  # their texts may hold the URL, and so its password
         raise click.ClickException("Redis does not answer as expected; B3OS_REDIS_URL says where it is") from None
@@ -169,10 +181,6 @@ def _facts(record: KeyRecord) -> dict[str, Any]:
         "scopes": list(record.scopes),
         "status": record.status,
         "hint": record.hint,
-        "created_at": _iso(record.created_at_s),
-        "expires_at": None if record.expires_at_s is None else _iso(record.expires_at_s),
+        "created_at": iso(record.created_at_s),
+        "expires_at": None if record.expires_at_s is None else iso(record.expires_at_s),
     }
-
-
-def _iso(at_s: int) -> str:
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -52,7 +52,7 @@ class Proxy:
         async def handle(request: web.Request) -> web.StreamResponse:
             context = request[CONTEXT]
             with context.phases.measure("edge_auth"):
-                caller = await self._authenticator.authenticate(request.headers, scope)
+                caller = await self._authenticator.authenticate(request, scope)
             context.facts.update(org=caller.org, actor=caller.actor_id)
             with self._budget.lease() as lease:
                 body = await self._read_body(request, lease)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
+from edge.auth.hosts import is_loopback, normalize_host
 from shared.redis import RedisSettings
 from shared.settings import Section
 
@@ -27,7 +30,18 @@ class EdgeSection(Section):
         drain_s: how long running answers may go on after SIGTERM.
         connect_s, head_s, chunk_s: how long a node may take to accept, to begin its answer, and between two chunks.
         stalled_client_s: how long a client may take nothing before it is cut.
+        dashboard_hosts: the names under which people use the service: sessions exist there alone. Without any, this
+            machine's own with `port`.
+        api_hosts: names for programs, where a cookie is nothing. So is every name that stands nowhere; these are
+            listed so that none of them can become a dashboard's by mistake.
+        trusted_proxies: how many proxies in front append to `X-Forwarded-For`.
+        login_window_s, login_failures_per_address, login_failures_per_account: how many log-ins may fail in a window.
     """
+
+    env_aliases: ClassVar[Mapping[str, str]] = {
+        "B3OS_DASHBOARD_HOSTS": "dashboard_hosts",
+        "B3OS_API_HOSTS": "api_hosts",
+    }
 
     host: str = "127.0.0.1"
     port: int = Field(7700, ge=0, le=65535)
@@ -42,6 +56,12 @@ class EdgeSection(Section):
     head_s: float = Field(600, gt=0)
     chunk_s: float = Field(60, gt=0)
     stalled_client_s: float = Field(120, gt=0)
+    dashboard_hosts: tuple[str, ...] = ()
+    api_hosts: tuple[str, ...] = ()
+    trusted_proxies: int = Field(0, ge=0, le=8)
+    login_window_s: float = Field(900, gt=0)
+    login_failures_per_address: int = Field(50, ge=1)
+    login_failures_per_account: int = Field(10, ge=1)
 
     @field_validator("nodes")
     @classmethod
@@ -53,6 +73,26 @@ class EdgeSection(Section):
             if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
                 raise ValueError(f"the URL of {node_id} must be http://HOST:PORT")
         return {node_id: url.rstrip("/") for node_id, url in nodes.items()}
+
+    @field_validator("dashboard_hosts", "api_hosts", mode="before")
+    @classmethod
+    def _are_hosts(cls, hosts: Any) -> Any:
+        """A list, or names with commas between them."""
+        names = [name for name in hosts.split(",") if name.strip()] if isinstance(hosts, str) else hosts
+        return tuple(normalize_host(name) for name in names) if isinstance(names, list | tuple) else names
+
+    @model_validator(mode="after")
+    def _keeps_hosts_apart(self) -> EdgeSection:
+        for name in set(self.dashboard_hosts) & set(self.api_hosts):
+            if not is_loopback(name):
+                raise ValueError(
+                    f"dashboard_hosts and api_hosts both have {name}: a cookie would count on the API host"
+                )
+        return self
+
+    def list_dashboard_hosts(self) -> tuple[str, ...]:
+        """The names of the dashboard, those of a development machine included where there are no others."""
+        return self.dashboard_hosts or (f"127.0.0.1:{self.port}", f"localhost:{self.port}", f"[::1]:{self.port}")
 
 
 class EdgeSettings(BaseModel):

@@ -20,5 +20,9 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def dev_scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStack]:
     """The whole service, once a session: edge, node and Redis, with canned answers."""
-    with running_dev(DevCommand(tmp_path_factory.mktemp("dev") / "home")) as stack:
+    settings = {
+        "B3OS_EDGE_LOGIN_FAILURES_PER_ADDRESS": "100000",  # all tests fail from one address
+        "B3OS_EDGE_LOGIN_FAILURES_PER_ACCOUNT": "100000",
+    }
+    with running_dev(DevCommand(tmp_path_factory.mktemp("dev") / "home"), settings=settings) as stack:
         yield stack

@@ -1,17 +1,24 @@
 """From the headers of a request to who is calling.
 
 Decides the order of the checks, cheapest first, and what a refusal may tell: faults of form are named, while unknown,
-revoked and expired keys share one sentence. Must not know routes.
+revoked and expired credentials share one sentence. A key counts before a cookie. Must not know routes.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, assert_never
 
-from edge.auth.credentials import Headers, extract_credential, unauthorized
-from edge.auth.key_cache import KeyCache
-from edge.auth.key_store import KeyRecord, StoreUnavailable
+from edge.auth.cache import RecordCache
+from edge.auth.credentials import Headers, carries_key, extract_credential, unauthorized
+from edge.auth.csrf import SAFE_METHODS, refuse_other_sites, refuse_without_token
+from edge.auth.hosts import Hosts
+from edge.auth.key_store import KeyRecord
+from edge.auth.session_cookie import extract_values
+from edge.auth.sessions import SessionRecord, digest_of
+from edge.auth.store import StoreUnavailable
 from shared.errors import FORBIDDEN, NODE_UNAVAILABLE, ApiError
 from shared.node_token import Caller
 
@@ -19,43 +26,138 @@ _KINDS = {"sk": "key", "pat": "token"}
 _log = logging.getLogger("b3os.edge.auth")
 
 
-class Authenticator:
-    """Knows callers by their keys."""
+class Received(Protocol):
+    """What is asked of a request."""
 
-    def __init__(self, cache: KeyCache, wall_clock: Callable[[], float]) -> None:
+    @property
+    def method(self) -> str:
+        """`GET`, `POST`, …"""
+
+    @property
+    def headers(self) -> Headers:
+        """All of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyIdentity:
+    """A caller with a key; `digest` is its name in the store."""
+
+    digest: str
+    record: KeyRecord
+
+
+@dataclass(frozen=True, slots=True)
+class SessionIdentity:
+    """A caller with a session, on the dashboard `host`; `digest` is the session's name in the store."""
+
+    digest: str
+    record: SessionRecord
+    host: str
+
+
+Identity = KeyIdentity | SessionIdentity
+
+
+class Authenticator:
+    """Knows callers by their keys and sessions."""
+
+    def __init__(
+        self,
+        keys: RecordCache[KeyRecord],
+        sessions: RecordCache[SessionRecord],
+        hosts: Hosts,
+        wall_clock: Callable[[], float],
+    ) -> None:
         """`wall_clock` gives Unix seconds, for expiry."""
-        self._cache = cache
+        self._keys = keys
+        self._sessions = sessions
+        self._hosts = hosts
         self._wall_clock = wall_clock
 
-    async def authenticate(self, headers: Headers, scope: str) -> Caller:
-        """Who is calling, with the right to `scope`.
+    async def authenticate(self, request: Received, scope: str) -> Caller:
+        """Who is calling, with the right to `scope`, as a node is told.
 
         Raises:
             ApiError: `UNAUTHORIZED`, `FORBIDDEN`, or `NODE_UNAVAILABLE`: not cached, and Redis is away.
         """
+        return caller_of(await self.identify(request, scope))
+
+    async def identify(self, request: Received, scope: str | None = None) -> Identity:
+        """Who is calling, with the right to `scope` if one is given.
+
+        Raises:
+            ApiError: as `authenticate`.
+        """
+        host = self._hosts.dashboard_of(request.headers)
+        values = set() if host is None or carries_key(request.headers) else extract_values(request.headers)
+        if host is None or not values:
+            identity: Identity = await self._identify_key(request.headers)
+            bearer = "API key"
+        else:
+            identity = await self._identify_session(request, values, host)
+            bearer = "session"
+        if scope is not None and scope not in identity.record.granted:
+            raise ApiError(FORBIDDEN, f"the {bearer} lacks the scope {scope}")
+        return identity
+
+    async def _identify_key(self, headers: Headers) -> KeyIdentity:
         credential = extract_credential(headers)
-        record = await self._find(credential.digest)
+        try:
+            record = await self._keys.get(credential.digest)
+        except StoreUnavailable as error:
+            raise _unavailable(error) from None
         if record is None or record.kind != credential.kind or not record.is_usable(self._wall_clock()):
             raise unauthorized("the API key is not valid")
-        if scope not in record.scopes:
-            raise ApiError(FORBIDDEN, f"the API key lacks the scope {scope}")
-        return _caller(record)
+        return KeyIdentity(credential.digest, record)
 
-    async def _find(self, digest: str) -> KeyRecord | None:
+    async def _identify_session(self, request: Received, values: set[str], host: str) -> SessionIdentity:
+        digest = digest_of(values.pop()) if len(values) == 1 and "" not in values else None
         try:
-            return await self._cache.get(digest)
+            record = None if digest is None else await self._sessions.get(digest)
         except StoreUnavailable as error:
-            _log.error("key lookup failed", extra={"facts": {"cause": str(error)}})
-            raise ApiError(NODE_UNAVAILABLE, "API keys can't be checked right now", retry_after_s=1) from None
+            raise _unavailable(error) from None
+        if digest is None or record is None or not record.is_usable(self._wall_clock()):
+            raise unauthorized("the session is not valid: log in again")
+        if request.method not in SAFE_METHODS:
+            refuse_other_sites(request.headers, host)
+            refuse_without_token(request.headers, record.csrf)
+        return SessionIdentity(digest, record, host)
 
 
-def _caller(record: KeyRecord) -> Caller:
-    return Caller(
-        org=record.org,
-        project=record.project,
-        actor_kind=_KINDS[record.kind],
-        actor_id=record.id,
-        scopes=record.scopes,
-        limits={},
-        spend_cap=None,
-    )
+def caller_of(identity: Identity) -> Caller:
+    """What a node is told of a caller. Scopes are those that count now, not those that were once written down.
+
+    Raises:
+        ApiError: `FORBIDDEN`; the session works in no organization.
+    """
+    match identity:
+        case KeyIdentity(record=key):
+            cap = key.spend_cap
+            return Caller(
+                org=key.org,
+                project=key.project,
+                actor_kind=_KINDS[key.kind],
+                actor_id=key.id,
+                scopes=key.granted,
+                limits=key.org_limits,
+                spend_cap=None if cap is None else {"nano_usd": cap.nano_usd, "period": cap.period},
+            )
+        case SessionIdentity(record=session):
+            if session.org is None or session.project is None:
+                raise ApiError(FORBIDDEN, "the session works in no organization with a project")
+            return Caller(
+                org=session.org,
+                project=session.project,
+                actor_kind="session",
+                actor_id=session.id,
+                scopes=session.granted,
+                limits=session.org_limits,
+                spend_cap=None,
+            )
+        case _:
+            assert_never(identity)
+
+
+def _unavailable(error: StoreUnavailable) -> ApiError:
+    _log.error("lookup failed", extra={"facts": {"cause": str(error)}})
+    return ApiError(NODE_UNAVAILABLE, "API keys and sessions can't be checked right now", retry_after_s=1)

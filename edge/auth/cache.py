@@ -1,4 +1,4 @@
-"""Keys remembered for seconds, so that most requests never wait for Redis.
+"""Keys and sessions remembered for seconds, so that most requests never wait for Redis.
 
 Decides how long an answer of the store may be believed, and that a revocation is never undone by a read that began
 before it. Must not know where keys are stored nor how invalidations arrive.
@@ -10,38 +10,38 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-
-from edge.auth.key_store import KeyRecord
+from typing import Generic, TypeVar
 
 POSITIVE_S = 10.0
 NEGATIVE_S = 2.0
 CAPACITY = 10_000
-Load = Callable[[str], Awaitable[KeyRecord | None]]
+R = TypeVar("R")
+Load = Callable[[str], Awaitable[R | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
-    record: KeyRecord | None
+class _Entry(Generic[R]):
+    record: R | None
     good_until_s: float
 
 
-class _Bounded:
+class _Bounded(Generic[R]):
     """The most recently used entries, at most `capacity` of them."""
 
     __slots__ = ("_capacity", "_entries")
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._entries: OrderedDict[str, _Entry] = OrderedDict()
+        self._entries: OrderedDict[str, _Entry[R]] = OrderedDict()
 
-    def get(self, digest: str, now_s: float) -> _Entry | None:
+    def get(self, digest: str, now_s: float) -> _Entry[R] | None:
         entry = self._entries.get(digest)
         if entry is None or now_s >= entry.good_until_s:
             return None
         self._entries.move_to_end(digest)
         return entry
 
-    def put(self, digest: str, entry: _Entry) -> None:
+    def put(self, digest: str, entry: _Entry[R]) -> None:
         self._entries[digest] = entry
         self._entries.move_to_end(digest)
         if len(self._entries) > self._capacity:
@@ -57,27 +57,27 @@ class _Bounded:
         return len(self._entries)
 
 
-class KeyCache:
+class RecordCache(Generic[R]):
     """Answers from memory, else loads once for all who wait.
 
-    Known and unknown keys are bounded apart, so that a flood of made-up keys evicts no real one. A load in flight is
-    listed in `_loads` under its digest; an invalidation takes it off the list, and only a load that is still listed
-    when it ends may write. That is a generation counter for each key.
+    Known and unknown records are bounded apart, so that a flood of made-up keys evicts no real one. A load in flight
+    is listed in `_loads` under its digest; an invalidation takes it off the list, and only a load that is listed yet
+    when it ends may write. That is a generation counter for each record.
     """
 
-    def __init__(self, load: Load, clock: Callable[[], float], *, capacity: int = CAPACITY) -> None:
+    def __init__(self, load: Load[R], clock: Callable[[], float], *, capacity: int = CAPACITY) -> None:
         """`clock` gives monotonic seconds."""
         self._load = load
         self._clock = clock
-        self._known = _Bounded(capacity)
-        self._unknown = _Bounded(capacity)
-        self._loads: dict[str, asyncio.Task[KeyRecord | None]] = {}
+        self._known: _Bounded[R] = _Bounded(capacity)
+        self._unknown: _Bounded[R] = _Bounded(capacity)
+        self._loads: dict[str, asyncio.Task[R | None]] = {}
 
     def __len__(self) -> int:
         return len(self._known) + len(self._unknown)
 
-    async def get(self, digest: str) -> KeyRecord | None:
-        """The key of this SHA-256, at most `POSITIVE_S` old, or None, at most `NEGATIVE_S` old.
+    async def get(self, digest: str) -> R | None:
+        """The record under this SHA-256, at most `POSITIVE_S` old, or None, at most `NEGATIVE_S` old.
 
         Raises:
             Whatever `load` raises; nothing is remembered then.
@@ -93,7 +93,7 @@ class KeyCache:
         return await asyncio.shield(task)  # one waiter that leaves must not fail the others
 
     def invalidate(self, digest: str) -> None:
-        """Forget a key, and whatever a read that has begun will bring."""
+        """Forget a record, and whatever a read that has begun will bring."""
         self._loads.pop(digest, None)
         self._known.drop(digest)
         self._unknown.drop(digest)
@@ -104,7 +104,7 @@ class KeyCache:
         self._known.clear()
         self._unknown.clear()
 
-    async def _fill(self, digest: str, began_s: float) -> KeyRecord | None:
+    async def _fill(self, digest: str, began_s: float) -> R | None:
         task = asyncio.current_task()
         try:
             record = await self._load(digest)
@@ -115,7 +115,7 @@ class KeyCache:
             if self._loads.get(digest) is task:
                 del self._loads[digest]
 
-    def _write(self, digest: str, record: KeyRecord | None, began_s: float) -> None:
+    def _write(self, digest: str, record: R | None, began_s: float) -> None:
         """Ages count from the beginning of the read: what it saw is no younger than that."""
         kept, other, good_for_s = (
             (self._unknown, self._known, NEGATIVE_S) if record is None else (self._known, self._unknown, POSITIVE_S)
@@ -124,7 +124,7 @@ class KeyCache:
         kept.put(digest, _Entry(record, began_s + good_for_s))
 
 
-def _mark_retrieved(task: asyncio.Task[KeyRecord | None]) -> None:
+def _mark_retrieved(task: asyncio.Task[R | None]) -> None:
     """A failed load whose waiters have all left is no news to the loop's exception handler."""
     if not task.cancelled():
         task.exception()

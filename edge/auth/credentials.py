@@ -79,6 +79,11 @@ def parse_credential(token: str) -> Credential:
     return Credential("sk" if matched["kind"] == "sk" else "pat", token)
 
 
+def carries_key(headers: Headers) -> bool:
+    """Whether the request means to show a key at all, be it a bad one."""
+    return bool(headers.getall("Authorization", ()) or headers.getall("x-api-key", ()))
+
+
 def extract_credential(headers: Headers) -> Credential:
     """The one credential of a request: `Authorization: Bearer` (RFC 6750, any case) or `x-api-key`.
 

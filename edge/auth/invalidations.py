@@ -1,6 +1,6 @@
-"""Follow the store's invalidations, and distrust the cache whenever some may have been missed.
+"""Follow the store's invalidations, and distrust the caches whenever some may have been missed.
 
-Decides when a subscription counts as alive. Must not know what a key is.
+Decides when a subscription counts as alive. Must not know what a key or a session is.
 """
 
 from __future__ import annotations
@@ -9,25 +9,35 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
+from typing import Protocol
 
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
-from edge.auth.key_cache import KeyCache
-from edge.auth.key_store import EVERYTHING, INVALIDATIONS
+from edge.auth.redis_names import EVERYTHING, INVALIDATIONS
 
 SILENCE_S = 2.0
 RECONNECT_S = 0.25
 _log = logging.getLogger("b3os.edge.invalidations")
 
 
-class Invalidations:
-    """One subscription that drops entries of one cache."""
+class Forgetful(Protocol):
+    """A cache, as far as it is spoken to here."""
 
-    def __init__(self, redis: Redis, cache: KeyCache) -> None:
+    def invalidate(self, digest: str) -> None:
+        """Forget what is under a digest."""
+
+    def clear(self) -> None:
+        """Forget everything."""
+
+
+class Invalidations:
+    """One subscription that drops entries of all caches; a digest is in one of them at most."""
+
+    def __init__(self, redis: Redis, *caches: Forgetful) -> None:
         self._redis = redis
-        self._cache = cache
+        self._caches = caches
         self.is_connected = False
 
     @contextlib.asynccontextmanager
@@ -73,9 +83,14 @@ class Invalidations:
     def _apply(self, kind: str, data: object) -> None:
         if kind == "subscribe":
             # redis-py reconnects and subscribes again by itself: this message is all that tells of the gap.
-            self._cache.clear()
+            self._clear()
             self.is_connected = True
         elif kind == "message" and data == EVERYTHING:
-            self._cache.clear()
+            self._clear()
         elif kind == "message":
-            self._cache.invalidate(str(data))
+            for cache in self._caches:
+                cache.invalidate(str(data))
+
+    def _clear(self) -> None:
+        for cache in self._caches:
+            cache.clear()

@@ -1,43 +1,47 @@
-"""The stored keys and organizations: what the edge asks of a store, and the store in Redis.
+"""The stored keys: what the edge asks of a store, and the store in Redis.
 
-Decides how keys are written down and that every change is published with it. Must not know of caches, headers or
-HTTP, nor ever see a whole key: callers pass its SHA-256.
+Decides how keys are written down, what one may do now, and that every change is published with it. Must not know of
+caches, headers or HTTP, nor ever see a whole key: callers pass its SHA-256.
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
-SCOPES = ("infer:run", "models:read")
-INVALIDATIONS = "b3os:keys:invalidated"  # messages: a digest, or EVERYTHING
-EVERYTHING = "*"
-LOOKUP_S = 1.0
+from edge.auth import redis_names as names
+from edge.auth.limits import read_limits
+from edge.auth.scopes import ROLES
+from edge.auth.store import UnknownRecord, answering, read_hash, read_set
+
+MAX_GENERATIONS = 3
+"""A key may be made with a key that was made with a key, and no further: each one is a read more."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
-_ORGS = "b3os:orgs"
 
 
-class StoreUnavailable(Exception):
-    """Redis does not answer."""
+@dataclass(frozen=True, slots=True)
+class SpendCap:
+    """What a key may spend in a `period`: `day`, `month` or `total`."""
 
-
-class UnknownRecord(Exception):
-    """There is no such organization, project or key; the message is one sentence for an operator."""
+    nano_usd: int
+    period: str
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRecord:
-    """A key as it is stored.
+    """A key as it is stored, and how those stand on whom it depends.
 
     Attributes:
         kind: `sk` or `pat`. status: `active` or `revoked`. hint: first four characters of the secret.
         created_at_s, expires_at_s: Unix seconds; None never expires.
-        org_is_active: whether the organization may call at all.
+        org_is_active: whether the organization may call at all. org_limits: see `edge/auth/limits.py`.
+        made_by: the id of the user who made it, if one did. maker_scopes: what he may do now, nothing if he may not
+            even log in; None where no user made it.
+        parent_digest: the key that made it, if one did. parent: that key as it stands now.
     """
 
     id: str
@@ -51,11 +55,35 @@ class KeyRecord:
     created_at_s: int
     expires_at_s: int | None
     org_is_active: bool = True
+    org_limits: Mapping[str, int] = field(default_factory=dict)
+    spend_cap: SpendCap | None = None
+    made_by: str | None = None
+    maker_scopes: tuple[str, ...] | None = None
+    parent_digest: str | None = None
+    parent: KeyRecord | None = None
 
     def is_usable(self, now_s: float) -> bool:
-        """Whether the key opens anything at `now_s` (Unix seconds)."""
+        """Whether the key opens anything at `now_s` (Unix seconds). It lives no longer than what made it."""
         in_time = self.expires_at_s is None or now_s < self.expires_at_s
-        return self.status == "active" and self.org_is_active and in_time
+        is_backed = self.maker_scopes != () and (self.parent is None or self.parent.is_usable(now_s))
+        has_lost_parent = self.parent_digest is not None and self.parent is None
+        return self.status == "active" and self.org_is_active and in_time and is_backed and not has_lost_parent
+
+    @property
+    def granted(self) -> tuple[str, ...]:
+        """Its scopes, as far as its maker has them now."""
+        scopes = self.scopes
+        if self.maker_scopes is not None:
+            scopes = tuple(scope for scope in scopes if scope in self.maker_scopes)
+        if self.parent is not None:
+            bound = self.parent.granted
+            scopes = tuple(scope for scope in scopes if scope in bound)
+        return scopes
+
+    @property
+    def generation(self) -> int:
+        """1 for a key that no key made."""
+        return 1 if self.parent is None else self.parent.generation + 1
 
 
 def is_name(text: str) -> bool:
@@ -64,7 +92,7 @@ def is_name(text: str) -> bool:
 
 
 class RedisKeyStore:
-    """Keys as hashes `b3os:key:<digest>`, organizations as hashes `b3os:org:<id>` with a set of their digests."""
+    """Keys as hashes; every change is published in its own transaction."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -73,13 +101,10 @@ class RedisKeyStore:
         """The key of this SHA-256, or None. Two reads, since the organization is not known before the key is.
 
         Raises:
-            StoreUnavailable: the store does not answer within about `LOOKUP_S`.
+            StoreUnavailable: the store does not answer in time.
         """
-        try:
-            async with asyncio.timeout(LOOKUP_S):
-                return await self._read_key(digest)
-        except (RedisError, OSError, TimeoutError) as error:
-            raise StoreUnavailable(type(error).__name__) from error
+        async with answering():
+            return await self._read_key(digest)
 
     async def create_key(self, digest: str, record: KeyRecord, *, create_missing: bool = False) -> None:
         """Store a key, with its organization and project where `create_missing`.
@@ -90,40 +115,49 @@ class RedisKeyStore:
         if not create_missing:
             await self._require(record.org, record.project)
         async with self._redis.pipeline(transaction=True) as changes:
-            changes.sadd(_ORGS, record.org)
-            changes.hsetnx(_org(record.org), "status", "active")
-            changes.hsetnx(_org(record.org), "created_at", str(record.created_at_s))
-            changes.sadd(f"{_org(record.org)}:projects", record.project)
-            changes.hset(_key(digest), mapping=_to_hash(record))
-            changes.sadd(f"{_org(record.org)}:keys", digest)
-            changes.set(f"b3os:key-id:{record.id}", digest)
-            changes.publish(INVALIDATIONS, digest)  # it may be cached as unknown
+            changes.sadd(names.ORGS, record.org)
+            changes.hsetnx(names.org(record.org), "status", "active")
+            changes.hsetnx(names.org(record.org), "created_at", str(record.created_at_s))
+            changes.sadd(names.org_projects(record.org), record.project)
+            changes.hset(names.key(digest), mapping=_to_hash(record))
+            changes.sadd(names.org_keys(record.org), digest)
+            changes.set(names.key_id(record.id), digest)
+            changes.publish(names.INVALIDATIONS, digest)  # it may be cached as unknown
             await changes.execute()
 
+    async def count_keys(self, org: str) -> int:
+        """How many keys an organization has, revoked ones included."""
+        counted: Any = await self._redis.scard(names.org_keys(org))
+        return int(counted)
+
     async def list_keys(self, org: str | None = None) -> list[KeyRecord]:
-        """The keys of an organization, or of all, oldest first."""
-        orgs = [org] if org is not None else sorted(await self._members(_ORGS))
-        digests = [digest for each in orgs for digest in await self._members(f"{_org(each)}:keys")]
-        found = [record for digest in digests if (record := await self._read_key(digest)) is not None]
+        """The keys of an organization, or of all, oldest first; how their makers stand is not looked up."""
+        orgs = [org] if org is not None else sorted(await read_set(self._redis, names.ORGS))
+        found: list[KeyRecord] = []
+        for each in orgs:
+            digests = await read_set(self._redis, names.org_keys(each))
+            async with self._redis.pipeline(transaction=False) as reads:
+                for digest in digests:
+                    reads.hgetall(names.key(digest))
+                found += [_from_hash(stored) for stored in await reads.execute() if stored]
         return sorted(found, key=lambda record: (record.created_at_s, record.id))
 
-    async def revoke_key(self, key_id: str) -> KeyRecord:
+    async def revoke_key(self, key_id: str, org: str | None = None) -> KeyRecord:
         """Revoke for good, and tell every edge in the same transaction.
 
         Raises:
-            UnknownRecord: there is no key of this id.
+            UnknownRecord: there is no key of this id, or none in `org`.
         """
-        digest = await self._redis.get(f"b3os:key-id:{key_id}")
-        if digest is None:
+        digest = await self._redis.get(names.key_id(key_id))
+        stored = {} if digest is None else await read_hash(self._redis, names.key(str(digest)))
+        if digest is None or not stored or org not in (None, stored["org"]):
             raise UnknownRecord(f"there is no key {key_id}")
+        may_have_made_keys = "keys:write" in stored["scopes"].split()
         async with self._redis.pipeline(transaction=True) as changes:
-            changes.hset(_key(str(digest)), "status", "revoked")
-            changes.publish(INVALIDATIONS, str(digest))
+            changes.hset(names.key(str(digest)), "status", "revoked")
+            changes.publish(names.INVALIDATIONS, names.EVERYTHING if may_have_made_keys else str(digest))
             await changes.execute()
-        record = await self._read_key(str(digest))
-        if record is None:
-            raise UnknownRecord(f"there is no key {key_id}")
-        return record
+        return _from_hash({**stored, "status": "revoked"})
 
     async def set_organization_status(self, org: str, status: str) -> None:
         """Make an organization `active` or `suspended`; every edge forgets all that it cached.
@@ -131,41 +165,40 @@ class RedisKeyStore:
         Raises:
             UnknownRecord: there is no such organization.
         """
-        if not await self._redis.exists(_org(org)):
+        if not await self._redis.exists(names.org(org)):
             raise UnknownRecord(f"there is no organization {org}")
         async with self._redis.pipeline(transaction=True) as changes:
-            changes.hset(_org(org), "status", status)
-            changes.publish(INVALIDATIONS, EVERYTHING)
+            changes.hset(names.org(org), "status", status)
+            changes.publish(names.INVALIDATIONS, names.EVERYTHING)
             await changes.execute()
 
     async def _require(self, org: str, project: str) -> None:
-        if not await self._redis.exists(_org(org)):
+        if not await self._redis.exists(names.org(org)):
             raise UnknownRecord(f"there is no organization {org}")
-        if project not in await self._members(f"{_org(org)}:projects"):
+        if project not in await read_set(self._redis, names.org_projects(org)):
             raise UnknownRecord(f"organization {org} has no project {project}")
 
-    async def _members(self, name: str) -> set[str]:
-        return cast("set[str]", await self._redis.smembers(name))
-
-    async def _hash(self, name: str) -> dict[str, str]:
-        return cast("dict[str, str]", await self._redis.hgetall(name))
-
-    async def _read_key(self, digest: str) -> KeyRecord | None:
-        if not (stored := await self._hash(_key(digest))):
+    async def _read_key(self, digest: str, generations: int = MAX_GENERATIONS) -> KeyRecord | None:
+        if not generations or not (stored := await read_hash(self._redis, names.key(digest))):
             return None
-        organization = await self._hash(_org(stored["org"]))
-        return _from_hash(stored, org_is_active=organization.get("status") == "active")
-
-
-def _key(digest: str) -> str:
-    return f"b3os:key:{digest}"
-
-
-def _org(org: str) -> str:
-    return f"b3os:org:{org}"
+        made_by, parent_digest = stored.get("made_by"), stored.get("parent")
+        async with self._redis.pipeline(transaction=False) as reads:
+            reads.hgetall(names.org(stored["org"]))
+            if made_by:
+                reads.hget(names.user(made_by), "status")
+                reads.hget(names.user_orgs(made_by), stored["org"])
+            organization, *maker = await reads.execute()
+        return _from_hash(
+            stored,
+            org_is_active=organization.get("status") == "active",
+            org_limits=read_limits(organization),
+            maker_scopes=None if not maker else ROLES.get(maker[1], ()) if maker[0] == "active" else (),
+            parent=await self._read_key(parent_digest, generations - 1) if parent_digest else None,
+        )
 
 
 def _to_hash(record: KeyRecord) -> dict[Any, Any]:
+    cap = record.spend_cap
     return {
         "id": record.id,
         "kind": record.kind,
@@ -177,10 +210,16 @@ def _to_hash(record: KeyRecord) -> dict[Any, Any]:
         "hint": record.hint,
         "created_at": str(record.created_at_s),
         "expires_at": "" if record.expires_at_s is None else str(record.expires_at_s),
+        "cap_nano_usd": "" if cap is None else str(cap.nano_usd),
+        "cap_period": "" if cap is None else cap.period,
+        "made_by": record.made_by or "",
+        "parent": record.parent_digest or "",
     }
 
 
-def _from_hash(stored: dict[str, str], *, org_is_active: bool) -> KeyRecord:
+def _from_hash(stored: Mapping[str, str], **standing: Any) -> KeyRecord:
+    """Keys that older versions wrote have no cap and no maker."""
+    cap = stored.get("cap_nano_usd")
     return KeyRecord(
         id=stored["id"],
         kind=stored["kind"],
@@ -192,5 +231,8 @@ def _from_hash(stored: dict[str, str], *, org_is_active: bool) -> KeyRecord:
         hint=stored["hint"],
         created_at_s=int(stored["created_at"]),
         expires_at_s=int(stored["expires_at"]) if stored["expires_at"] else None,
-        org_is_active=org_is_active,
+        spend_cap=SpendCap(int(cap), stored["cap_period"]) if cap else None,
+        made_by=stored.get("made_by") or None,
+        parent_digest=stored.get("parent") or None,
+        **standing,
     )

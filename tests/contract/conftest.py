@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.contract.people import Person, make_person
 from tests.contract.service import Service
 from tests.e2e.stack import DevStack
 
@@ -16,3 +17,17 @@ def service(dev_scripted: DevStack) -> Iterator[Service]:
     service = Service(dev_scripted)
     yield service
     service.close()
+
+
+@pytest.fixture(scope="session")
+def email(dev_scripted: DevStack) -> str:
+    """The address of an owner of `dev`."""
+    return make_person(dev_scripted)
+
+
+@pytest.fixture
+def person(service: Service, email: str) -> Person:
+    """That owner, logged in."""
+    person = Person(service, email)
+    person.log_in()
+    return person

@@ -87,6 +87,14 @@ class Answer:
         assert body["error"]["param"] is None
         return self.status, body["error"]["code"], body["error"]["type"]
 
+    def problem(self) -> tuple[int, str, str | None]:
+        """Status, code and param of a refusal outside `/v1/infer` (RFC 9457)."""
+        body = self.body
+        assert self.headers["content-type"] == "application/problem+json"
+        assert {"type", "title", "status", "detail", "instance", "code"} == set(body) - {"param"}
+        assert (body["instance"], body["status"]) == (self.headers["request-id"], self.status)
+        return self.status, body["code"], body.get("param")
+
     @property
     def words(self) -> str:
         """The message of a refusal."""

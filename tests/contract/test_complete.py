@@ -37,6 +37,9 @@ ELSEWHERE = {  # rows that need a service of another kind: broken, silent, or sp
     "errors 409 token_reused": (
         "tests/integration/node/test_messages.py::test_a_request_without_a_token_or_with_a_used_one_is_not_read"
     ),
+    "errors 429 rate_limited": (
+        "tests/integration/edge/test_login.py::test_failures_are_limited_for_an_account_from_wherever_they_come"
+    ),
     "errors 503 node_unavailable": "tests/integration/edge/test_proxy.py::test_no_reachable_node_is_a_503",
     "streaming ping": (
         "tests/integration/node/test_messages.py::test_silence_is_broken_by_ping_events_between_the_others"
@@ -45,12 +48,8 @@ ELSEWHERE = {  # rows that need a service of another kind: broken, silent, or sp
 LATER = {  # rows of the contract that belong to later work; docs/wire.md tells its readers, section "Not yet"
     "402 spend_cap_reached": "the ledger",
     "403 egress_denied": "images that are fetched",
-    "429 rate_limited": "the limiter",
     "429 concurrency_limited": "the limiter",
     "url sources of images": "the egress guard",
-    "session cookie": "the dashboard's login",
-    "/v1/keys": "the routes for keys",
-    "/v1/auth": "accounts",
     "/v1/requests": "the request log",
     "/v1/usage": "the ledger",
     "/metrics": "metrics",
@@ -101,7 +100,8 @@ def row_of(test: str, section: str) -> str | None:
 
 def test_the_documents_have_the_sections_of_the_contract() -> None:
     assert set(rows()) == {
-        *("names", "routes", "fields", "refusals", "headers", "streaming", "agents", "bounds", "errors")
+        *("names", "routes", "fields", "refusals", "headers", "streaming", "agents", "bounds", "errors"),
+        *("sessions", "keys"),
     }
 
 

@@ -12,10 +12,12 @@ import pytest
 from redis.asyncio import Redis
 
 from edge.auth.credentials import mint_credential
-from edge.auth.key_store import SCOPES, KeyRecord, RedisKeyStore
+from edge.auth.key_store import KeyRecord, RedisKeyStore
+from edge.auth.scopes import SCOPES
 from node.settings import NodeSection
 from shared.cli.dev import dev
 from shared.ids import REQUEST_ID
+from tests.contract.people import Person
 from tests.contract.service import Service
 
 CROCKFORD = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -55,6 +57,14 @@ async def test_names_cli_token_is_taken_like_a_key(service: Service) -> None:
     async with Redis.from_url(service.stack.redis_url, decode_responses=True) as redis:
         await RedisKeyStore(redis).create_key(token.digest, record)
     assert service.send(b"{}", key=token.token).refusal()[:2] == (400, "invalid_request")
+
+
+def test_names_session_cookie_is_host_only_and_out_of_reach_of_scripts(person: Person) -> None:
+    answer = person.send("POST", "/v1/auth/organization", {"organization": "dev"})
+    name, *attributes = answer.headers["set-cookie"].split("; ")
+    assert re.fullmatch(r"__Host-b3os_session=[A-Za-z0-9_-]{43}", name)
+    assert {"Path=/", "Secure", "HttpOnly", "SameSite=Lax"} <= set(attributes)
+    assert not [attribute for attribute in attributes if attribute.startswith("Domain")]
 
 
 def test_names_request_id_is_a_ulid_that_sorts_by_time(service: Service) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from tests.contract.people import Person
 from tests.contract.service import COUNT, MESSAGES, PREFIX, Service
 
 WHOLE = {"id", "type", "role", "model", "content", "stop_reason", "stop_sequence", "usage", "b3os"}
@@ -60,6 +61,56 @@ def test_routes_get_v1_infer_v1_models_id(service: Service, name: str) -> None:
 def test_routes_head_v1_infer_is_for_anybody(service: Service) -> None:
     answer = service.send(None, PREFIX, "HEAD", key="")
     assert (answer.status, answer.raw) == (200, b"")
+
+
+def test_routes_post_v1_keys_and_its_list_and_its_end(person: Person, service: Service) -> None:
+    made = person.send("POST", "/v1/keys", {"name": "n", "project": "default"})
+    assert made.status == 201
+    assert service.send(b"{}", key=made.body["key"]).status == 400
+    assert person.send("DELETE", f"/v1/keys/{made.body['id']}").message["status"] == "revoked"
+    assert service.send(b"{}", key=made.body["key"]).status == 401
+
+
+def test_routes_get_v1_keys_shows_four_characters_of_each(person: Person) -> None:
+    made = person.send("POST", "/v1/keys", {"name": "n", "project": "default"}).body
+    listed = person.send("GET", "/v1/keys")
+    first = listed.message["data"][0]
+    assert (first["id"], first["hint"]) == (made["id"], made["key"][8:12])
+    assert made["key"][8:13] not in listed.raw.decode()
+
+
+def test_routes_delete_v1_keys_id_may_come_twice(person: Person) -> None:
+    made = person.send("POST", "/v1/keys", {"name": "n", "project": "default"}).body
+    for _ in range(2):
+        assert person.send("DELETE", f"/v1/keys/{made['id']}").message["status"] == "revoked"
+
+
+def test_routes_post_v1_auth_login_gives_a_cookie(service: Service, email: str) -> None:
+    assert Person(service, email).log_in()["user"]["email"] == email
+
+
+def test_routes_post_v1_auth_logout_ends_the_session(person: Person) -> None:
+    answer = person.send("POST", "/v1/auth/logout")
+    assert (answer.status, answer.raw) == (204, b"")
+    assert "Max-Age=0" in answer.headers["set-cookie"]
+    assert person.send("GET", "/v1/auth/session").status == 401
+
+
+def test_routes_get_v1_auth_session_tells_user_organizations_and_token(person: Person) -> None:
+    told = person.send("GET", "/v1/auth/session").message
+    assert told["user"]["email"] == person.email
+    assert [(each["id"], each["role"]) for each in told["organizations"]] == [("dev", "owner")]
+    assert told["csrf_token"] == person.csrf
+
+
+def test_routes_post_v1_auth_organization_goes_on_elsewhere(person: Person) -> None:
+    told = person.take(person.send("POST", "/v1/auth/organization", {"organization": "dev"}))
+    assert (told["organization"], told["project"]) == ("dev", "default")
+
+
+def test_routes_post_v1_auth_password_wants_the_old_one(person: Person) -> None:
+    body = {"current_password": "wrong", "new_password": "a new and longer one"}
+    assert person.send("POST", "/v1/auth/password", body).problem() == (401, "unauthorized", None)
 
 
 def test_routes_get_v1_openapi_yaml_and_json_need_no_key(service: Service) -> None:

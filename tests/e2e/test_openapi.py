@@ -29,8 +29,10 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from edge.auth.scopes import SCOPES
 from tests.e2e.coherent import make_coherent
 from tests.e2e.stack import DevStack
+from tests.e2e.test_refusals import new_key
 from tests.openapi import (
     FILE,
     METHODS,
@@ -47,6 +49,12 @@ from tests.openapi import (
 
 MODEL = "b3os/scripted"
 MESSAGES, ALIAS, COUNT = "/v1/infer/v1/messages", "/v1/infer/messages", "/v1/infer/v1/messages/count_tokens"
+BODIES = {
+    MESSAGES: "MessagesRequest",
+    COUNT: "CountTokensRequest",
+    "/v1/keys": "NewKey",
+    "/v1/auth/login": "Login",
+}
 FUZZ = int(os.environ.get("FUZZ_EXAMPLES", "0"))
 QUIET = settings(
     deadline=None,
@@ -58,9 +66,10 @@ QUIET = settings(
 
 
 def build_spec() -> Spec:
-    """The file, strictly read, with the only model that is served here: any other is a 404 and tells little."""
+    """The file, strictly read, with the only model and project that are here: others are refused and tell little."""
     spec = copy.deepcopy(load_closed())
     spec["components"]["schemas"]["MessagesRequest"]["properties"]["model"] = {"const": MODEL}
+    spec["components"]["schemas"]["NewKey"]["properties"]["project"] = {"const": "default"}
     for example in spec["components"]["examples"].values():
         example["value"]["model"] = MODEL
     return spec
@@ -87,8 +96,8 @@ API = schemathesis.openapi.from_dict(build_spec(), config=build_config())
 def only_valid_bodies_are_accepted(ctx: CheckContext, response: Response, case: Case[Any]) -> None:
     """What was answered was a request that the file allows; null is no value of a field that it doesn't know."""
     del ctx
-    if response.status_code == 200 and isinstance(case.body, dict):
-        pointer = f"/components/schemas/{'CountTokensRequest' if case.path == COUNT else 'MessagesRequest'}"
+    if response.status_code in (200, 201) and isinstance(case.body, dict):
+        pointer = f"/components/schemas/{BODIES[case.path]}"
         validator_at(pointer).validate(drop_null_unknowns(case.body, pointer))
 
 
@@ -111,9 +120,10 @@ CONFORMANCE = [
 
 @pytest.fixture(scope="module")
 def session(dev_scripted: DevStack) -> Iterator[requests.Session]:
-    """One connection, with the key."""
+    """One connection, with a key that may do everything."""
+    key = new_key(dev_scripted, *(f"--scope={scope}" for scope in SCOPES))["key"]
     with requests.Session() as session:
-        session.headers["Authorization"] = f"Bearer {dev_scripted.api_key}"
+        session.headers["Authorization"] = f"Bearer {key}"
         yield session
 
 
@@ -223,13 +233,18 @@ def test_refusals_are_what_the_file_says(name: str, dev_scripted: DevStack, sess
     API[MESSAGES]["POST"].Case().validate_response(answer, checks=CONFORMANCE[1:])
 
 
+def fill(path: str) -> str:
+    """The path of something: models have a slash in their ids."""
+    return path.replace("{id}", "key_x" if path.startswith("/v1/keys/") else MODEL)
+
+
 @pytest.mark.parametrize("path", sorted({path for _, path, _ in list_operations()}))
 def test_every_other_method_is_refused_as_the_file_says(
     path: str, dev_scripted: DevStack, session: requests.Session
 ) -> None:
     routed = {method.lower() for method, known, _ in list_operations() if known == path}
     for method in set(METHODS) - routed - {"trace"}:
-        answer = session.request(method, dev_scripted.edge_url + path.replace("{id}", MODEL), allow_redirects=False)
+        answer = session.request(method, dev_scripted.edge_url + fill(path), allow_redirects=False)
         assert (method, answer.status_code) == (method, 405)
         assert answer.headers["Allow"] == ",".join(sorted(name.upper() for name in routed))
         if method != "head" and path.startswith("/v1/infer"):
@@ -242,9 +257,10 @@ def test_every_other_method_is_refused_as_the_file_says(
 
 def test_routes_need_a_key_unless_the_file_says_otherwise(dev_scripted: DevStack) -> None:
     for method, path, operation in list_operations():
-        answer = requests.request(method, dev_scripted.edge_url + path.replace("{id}", MODEL), timeout=10)
+        answer = requests.request(method, dev_scripted.edge_url + fill(path), timeout=10)
         is_open = operation.get("security") == []
-        assert (path, answer.status_code) == (path, 200 if is_open else 401)
+        opened = 415 if path == "/v1/auth/login" else 200  # it wants a body
+        assert (path, answer.status_code) == (path, opened if is_open else 401)
 
 
 @pytest.mark.parametrize("path", ["/v1/infer/models/{id}", "/v1/infer/v1/models/{id}"])

@@ -8,6 +8,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from edge.auth.accounts import User
 from tests.integration.edge.parts import (
     Edge,
     FakeNode,
@@ -16,6 +17,7 @@ from tests.integration.edge.parts import (
     running_node,
     running_redis,
 )
+from tests.integration.edge.people import Page, make_user
 from tests.redis_server import free_port
 
 
@@ -46,5 +48,19 @@ async def key(edge: Edge) -> str:
 
 @pytest.fixture
 async def client(edge: Edge) -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(edge.url) as session:
+    async with aiohttp.ClientSession(edge.url, cookie_jar=aiohttp.DummyCookieJar()) as session:
         yield session
+
+
+@pytest.fixture
+def page(client: aiohttp.ClientSession) -> Page:
+    """A page of the dashboard that has no session yet."""
+    return Page(client)
+
+
+@pytest.fixture
+async def owner(edge: Edge, page: Page) -> User:
+    """An owner of `acme`, logged in on `page`."""
+    user = await make_user(edge, ("acme", "owner"))
+    await page.log_in(user)
+    return user

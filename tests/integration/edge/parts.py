@@ -11,13 +11,17 @@ from pathlib import Path
 
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from redis.asyncio import Redis
 
 from edge.app import EdgeReadiness, build_edge_app
-from edge.auth.authenticate import Authenticator
+from edge.auth.accounts import RedisAccounts
+from edge.auth.cache import RecordCache
 from edge.auth.credentials import Credential, mint_credential
 from edge.auth.invalidations import Invalidations
-from edge.auth.key_cache import KeyCache
-from edge.auth.key_store import SCOPES, KeyRecord, RedisKeyStore
+from edge.auth.key_store import KeyRecord, RedisKeyStore
+from edge.auth.scopes import INFERENCE_SCOPES
+from edge.auth.sessions import RedisSessions
+from edge.identity import Identity, opened_identity
 from edge.proxy import Proxy
 from edge.routing import Router, StaticDirectory
 from edge.settings import EdgeSection
@@ -147,31 +151,45 @@ class Edge:
     port: int
     operator_url: str
     store: RedisKeyStore
-    cache: KeyCache
-    invalidations: Invalidations
+    accounts: RedisAccounts
+    sessions: RedisSessions
+    identity: Identity
+    redis: Redis
+
+    @property
+    def cache(self) -> RecordCache[KeyRecord]:
+        """The keys that it remembers."""
+        return self.identity.key_cache
+
+    @property
+    def invalidations(self) -> Invalidations:
+        """Its subscription."""
+        return self.identity.invalidations
 
 
 @contextlib.asynccontextmanager
-async def running_edge(redis_url: str, nodes: dict[str, str], **settings: float) -> AsyncIterator[Edge]:
+async def running_edge(redis_url: str, nodes: dict[str, str], **settings: object) -> AsyncIterator[Edge]:
     """An edge in this process, wired as in `edge/__main__.py`."""
-    section = EdgeSection.model_validate({"nodes": nodes, **settings})
-    redis = connect_redis(redis_url)
-    store = RedisKeyStore(redis)
-    cache = KeyCache(store.fetch_key, time.monotonic)
-    invalidations = Invalidations(redis, cache)
-    directory = StaticDirectory(nodes)
     port, operator_port = free_port(), free_port()
-    async with redis, invalidations.following(), NodeClient.opened(section) as client:
-        proxy = Proxy(Authenticator(cache, time.time), Router(directory), client, SIGNING_KEY, section, time.time)
-        operator = build_operator_app(EdgeReadiness(redis, invalidations, directory).check)
+    section = EdgeSection.model_validate({"nodes": nodes, "port": port, **settings})
+    redis = connect_redis(redis_url)
+    directory = StaticDirectory(nodes)
+    async with (
+        redis,
+        opened_identity(redis, section, time.monotonic, time.time) as identity,
+        NodeClient.opened(section) as client,
+    ):
+        proxy = Proxy(identity.authenticator, Router(directory), client, SIGNING_KEY, section, time.time)
+        operator = build_operator_app(EdgeReadiness(redis, identity.invalidations, directory).check)
         sites = [
-            Site(build_edge_app(proxy), render_openai, "127.0.0.1", port),
+            Site(build_edge_app(proxy, identity), render_openai, "127.0.0.1", port),
             Site(operator, render_problem, "127.0.0.1", operator_port),
         ]
         async with serving(sites, drain_s=0):
-            await until(lambda: is_following(invalidations), 5)
-            url = f"http://127.0.0.1:{port}"
-            yield Edge(url, port, f"http://127.0.0.1:{operator_port}", store, cache, invalidations)
+            await until(lambda: is_following(identity.invalidations), 5)
+            url, operator_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{operator_port}"
+            stores = RedisKeyStore(redis), RedisAccounts(redis), RedisSessions(redis, time.time)
+            yield Edge(url, port, operator_url, *stores, identity, redis)
 
 
 async def is_following(invalidations: Invalidations) -> bool:
@@ -180,7 +198,11 @@ async def is_following(invalidations: Invalidations) -> bool:
 
 
 async def make_key(
-    store: RedisKeyStore, *, scopes: tuple[str, ...] = SCOPES, org: str = "acme", expires_at_s: int | None = None
+    store: RedisKeyStore,
+    *,
+    scopes: tuple[str, ...] = INFERENCE_SCOPES,
+    org: str = "acme",
+    expires_at_s: int | None = None,
 ) -> tuple[KeyRecord, Credential]:
     """A new key in the store."""
     credential = mint_credential()

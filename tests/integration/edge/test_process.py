@@ -48,15 +48,15 @@ class Surroundings:
         command = (sys.executable, "-m", "shared.cli", *arguments)
         pipe = asyncio.subprocess.PIPE
         return await asyncio.create_subprocess_exec(
-            *command, env=self.environ, cwd=self.folder, stdout=pipe, stderr=pipe
+            *command, env=self.environ, cwd=self.folder, stdin=pipe, stdout=pipe, stderr=pipe
         )
 
-    async def run(self, *arguments: str) -> tuple[int, str, str]:
-        """Run `b3os ARGUMENTS` to its end: exit code, standard output and error."""
+    async def run(self, *arguments: str, text: str = "") -> tuple[int, str, str]:
+        """Run `b3os ARGUMENTS` to its end with `text` as its input: exit code, standard output and error."""
         process = await self.start(*arguments)
         try:
             async with asyncio.timeout(20):
-                out, err = await process.communicate()
+                out, err = await process.communicate(text.encode())
         finally:
             if process.returncode is None:
                 process.kill()

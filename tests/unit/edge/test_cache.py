@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from edge.auth.key_cache import KeyCache
-from edge.auth.key_store import KeyRecord, StoreUnavailable
+from edge.auth.cache import RecordCache
+from edge.auth.key_store import KeyRecord
+from edge.auth.store import StoreUnavailable
 
 KEY = KeyRecord("key_1", "sk", "acme", "main", "dev", ("infer:run",), "active", "abcd", 0, None)
 REVOKED = replace(KEY, status="revoked")
@@ -53,18 +54,20 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def cache(store: GatedStore, clock: Clock) -> KeyCache:
-    return KeyCache(store.fetch_key, clock, capacity=3)
+def cache(store: GatedStore, clock: Clock) -> RecordCache[KeyRecord]:
+    return RecordCache(store.fetch_key, clock, capacity=3)
 
 
-async def begin(cache: KeyCache) -> asyncio.Task[KeyRecord | None]:
+async def begin(cache: RecordCache[KeyRecord]) -> asyncio.Task[KeyRecord | None]:
     task = asyncio.create_task(cache.get("d"))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     return task
 
 
-async def test_a_known_key_is_read_again_after_ten_seconds(cache: KeyCache, store: GatedStore, clock: Clock) -> None:
+async def test_a_known_key_is_read_again_after_ten_seconds(
+    cache: RecordCache[KeyRecord], store: GatedStore, clock: Clock
+) -> None:
     await cache.get("d")
     clock.now_s += 9.9
     await cache.get("d")
@@ -75,7 +78,7 @@ async def test_a_known_key_is_read_again_after_ten_seconds(cache: KeyCache, stor
 
 
 async def test_an_unknown_key_is_read_again_after_two_seconds(
-    cache: KeyCache, store: GatedStore, clock: Clock
+    cache: RecordCache[KeyRecord], store: GatedStore, clock: Clock
 ) -> None:
     store.record = None
     assert await cache.get("d") is None
@@ -87,7 +90,7 @@ async def test_an_unknown_key_is_read_again_after_two_seconds(
     assert await cache.get("d") is KEY
 
 
-async def test_those_who_wait_for_one_key_share_one_read(cache: KeyCache, store: GatedStore) -> None:
+async def test_those_who_wait_for_one_key_share_one_read(cache: RecordCache[KeyRecord], store: GatedStore) -> None:
     store.gate.clear()
     tasks = [await begin(cache) for _ in range(5)]
     store.gate.set()
@@ -95,7 +98,9 @@ async def test_those_who_wait_for_one_key_share_one_read(cache: KeyCache, store:
     assert store.reads == 1
 
 
-async def test_a_waiter_that_leaves_does_not_fail_the_others(cache: KeyCache, store: GatedStore) -> None:
+async def test_a_waiter_that_leaves_does_not_fail_the_others(
+    cache: RecordCache[KeyRecord], store: GatedStore
+) -> None:
     store.gate.clear()
     first, second = await begin(cache), await begin(cache)
     first.cancel()
@@ -105,7 +110,9 @@ async def test_a_waiter_that_leaves_does_not_fail_the_others(cache: KeyCache, st
 
 
 @pytest.mark.parametrize("forget", ["invalidate", "clear"])
-async def test_a_revocation_during_a_load_never_comes_back(cache: KeyCache, store: GatedStore, forget: str) -> None:
+async def test_a_revocation_during_a_load_never_comes_back(
+    cache: RecordCache[KeyRecord], store: GatedStore, forget: str
+) -> None:
     store.gate.clear()
     stale = await begin(cache)
     store.record = REVOKED
@@ -127,7 +134,7 @@ async def test_a_stale_load_that_ends_last_does_not_overwrite(store: GatedStore,
         record: KeyRecord = await next(pending)
         return record
 
-    cache = KeyCache(load, clock)
+    cache = RecordCache(load, clock)
     stale = await begin(cache)
     cache.invalidate("d")
     fresh = await begin(cache)
@@ -138,14 +145,14 @@ async def test_a_stale_load_that_ends_last_does_not_overwrite(store: GatedStore,
     assert await cache.get("d") is REVOKED
 
 
-async def test_an_invalidation_drops_what_is_cached(cache: KeyCache, store: GatedStore) -> None:
+async def test_an_invalidation_drops_what_is_cached(cache: RecordCache[KeyRecord], store: GatedStore) -> None:
     await cache.get("d")
     store.record = REVOKED
     cache.invalidate("d")
     assert await cache.get("d") is REVOKED
 
 
-async def test_a_failed_read_is_not_remembered(cache: KeyCache, store: GatedStore) -> None:
+async def test_a_failed_read_is_not_remembered(cache: RecordCache[KeyRecord], store: GatedStore) -> None:
     store.is_down = True
     with pytest.raises(StoreUnavailable):
         await cache.get("d")
@@ -153,7 +160,7 @@ async def test_a_failed_read_is_not_remembered(cache: KeyCache, store: GatedStor
     assert await cache.get("d") is KEY
 
 
-async def test_made_up_keys_evict_no_real_one(cache: KeyCache, store: GatedStore) -> None:
+async def test_made_up_keys_evict_no_real_one(cache: RecordCache[KeyRecord], store: GatedStore) -> None:
     await cache.get("real")
     store.record = None
     for number in range(50):
@@ -162,7 +169,7 @@ async def test_made_up_keys_evict_no_real_one(cache: KeyCache, store: GatedStore
     assert await cache.get("real") is KEY
 
 
-async def test_the_least_recently_used_goes_first(cache: KeyCache, store: GatedStore) -> None:
+async def test_the_least_recently_used_goes_first(cache: RecordCache[KeyRecord], store: GatedStore) -> None:
     for digest in ("a", "b", "c", "a", "d"):
         await cache.get(digest)
     reads = store.reads

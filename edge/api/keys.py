@@ -1,0 +1,201 @@
+"""The routes of API keys: make, list, revoke.
+
+Decides what a caller may give away: no key grants more than its maker has, nor lives or spends beyond him. Must not
+know how keys are written or stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated, Literal
+
+from aiohttp import web
+from pydantic import AwareDatetime, Field, StringConstraints
+
+from edge.api.body import Body, invalid, read_json
+from edge.api.render import private_json
+from edge.auth.authenticate import Authenticator, Identity, KeyIdentity, SessionIdentity
+from edge.auth.cache import RecordCache
+from edge.auth.credentials import Credential, mint_credential
+from edge.auth.key_store import MAX_GENERATIONS, KeyRecord, RedisKeyStore, SpendCap
+from edge.auth.scopes import INFERENCE_SCOPES, order_scopes
+from edge.auth.store import UnknownRecord, answering
+from edge.times import iso
+from shared.errors import FORBIDDEN, INVALID_REQUEST, NO_SUCH_RECORD, ApiError
+from shared.ids import new_record_id
+from shared.web import CONTEXT
+
+MAX_KEYS = 1000
+"""Of one organization, revoked ones included: they are listed whole."""
+MAX_LABEL = 100
+MAX_NANO_USD = 9_000_000_000_000_000
+"""Nine million dollars: integers up to here are exact in Redis's Lua, whose numbers are doubles."""
+MAX_LIFETIME_S = 10 * 366 * 86_400
+_LABEL = r"^[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+$"
+_NAME = r"^[a-z0-9][a-z0-9_-]{0,62}$"
+Scope = Literal["infer:run", "models:read", "keys:read", "keys:write", "requests:read", "usage:read"]
+
+
+class SpendCapBody(Body):
+    """What the key may spend in each period."""
+
+    nano_usd: int = Field(ge=1, le=MAX_NANO_USD)
+    period: Literal["day", "month", "total"]
+
+
+class KeyBody(Body):
+    """The key that is wanted."""
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=MAX_LABEL, pattern=_LABEL)]
+    project: Annotated[str, StringConstraints(pattern=_NAME)]
+    scopes: tuple[Scope, ...] | None = Field(None, min_length=1, max_length=20)
+    spend_cap: SpendCapBody | None = None
+    expires_at: AwareDatetime | None = None
+
+
+class KeyRoutes:
+    """Handlers of `/v1/keys`."""
+
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        store: RedisKeyStore,
+        cache: RecordCache[KeyRecord],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        """`cache` holds keys; `wall_clock` gives Unix seconds."""
+        self._authenticator = authenticator
+        self._store = store
+        self._cache = cache
+        self._wall_clock = wall_clock
+
+    async def create_key(self, request: web.Request) -> web.Response:
+        """`POST /v1/keys`: the one time that a key's secret is told."""
+        identity = await self._identify(request, "keys:write")
+        maker = _maker_of(identity)
+        body = await read_json(request, KeyBody)
+        scopes = _choose_scopes(body.scopes, identity.record.granted)
+        credential = mint_credential()
+        record = self._build_record(body, credential, _org_of(identity), scopes, maker)
+        async with answering():
+            if await self._store.count_keys(record.org) >= MAX_KEYS:
+                raise ApiError(INVALID_REQUEST, f"the organization has {MAX_KEYS} keys, and can have no more")
+            try:
+                await self._store.create_key(credential.digest, record)
+            except UnknownRecord:
+                raise invalid("project", "the organization has no such project") from None
+        self._cache.invalidate(credential.digest)
+        return private_json({**render_key(record, self._wall_clock()), "key": credential.token}, status=201)
+
+    async def list_keys(self, request: web.Request) -> web.Response:
+        """`GET /v1/keys`: those of the caller's organization, newest first, without secrets."""
+        identity = await self._identify(request, "keys:read")
+        async with answering():
+            records = await self._store.list_keys(_org_of(identity))
+        now_s = self._wall_clock()
+        return private_json({"data": [render_key(record, now_s) for record in reversed(records)]})
+
+    async def revoke_key(self, request: web.Request) -> web.Response:
+        """`DELETE /v1/keys/{id}`: refused by every edge within a second; doing it twice is no fault."""
+        identity = await self._identify(request, "keys:write")
+        key_id = request.match_info["id"]
+        async with answering():
+            try:
+                record = await self._store.revoke_key(key_id, _org_of(identity))
+            except UnknownRecord:
+                raise ApiError(NO_SUCH_RECORD, "your organization has no key of this id", param="id") from None
+        self._cache.clear()  # without waiting for our own message; a revocation is rare enough
+        return private_json(render_key(record, self._wall_clock()))
+
+    async def _identify(self, request: web.Request, scope: str) -> Identity:
+        context = request[CONTEXT]
+        with context.phases.measure("edge_auth"):
+            identity = await self._authenticator.identify(request, scope)
+        context.facts.update(org=identity.record.org, actor=identity.record.id)
+        return identity
+
+    def _build_record(
+        self, body: KeyBody, credential: Credential, org: str, scopes: tuple[str, ...], maker: _Maker
+    ) -> KeyRecord:
+        now_s = int(self._wall_clock())
+        return KeyRecord(
+            id=new_record_id("key"),
+            kind=credential.kind,
+            org=org,
+            project=body.project,
+            name=body.name,
+            scopes=scopes,
+            status="active",
+            hint=credential.hint,
+            created_at_s=now_s,
+            expires_at_s=None if body.expires_at is None else _check_expiry(body.expires_at, now_s),
+            spend_cap=None if body.spend_cap is None else SpendCap(body.spend_cap.nano_usd, body.spend_cap.period),
+            made_by=maker.user,
+            parent_digest=maker.parent_digest,
+        )
+
+
+def render_key(record: KeyRecord, now_s: float) -> dict[str, object]:
+    """What is told of a key, of its secret the first four characters."""
+    is_over = record.expires_at_s is not None and now_s >= record.expires_at_s
+    cap = record.spend_cap
+    return {
+        "id": record.id,
+        "name": record.name,
+        "organization": record.org,
+        "project": record.project,
+        "scopes": list(record.scopes),
+        "status": "expired" if record.status == "active" and is_over else record.status,
+        "hint": record.hint,
+        "spend_cap": None if cap is None else {"nano_usd": cap.nano_usd, "period": cap.period},
+        "created_at": iso(record.created_at_s),
+        "created_by": record.made_by,
+        "expires_at": None if record.expires_at_s is None else iso(record.expires_at_s),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Maker:
+    """On whom a new key depends: the user of a session, or the key that asked."""
+
+    user: str | None = None
+    parent_digest: str | None = None
+
+
+def _maker_of(identity: Identity) -> _Maker:
+    if isinstance(identity, SessionIdentity):
+        return _Maker(user=identity.record.user)
+    if identity.record.spend_cap is not None:
+        raise ApiError(FORBIDDEN, "a key with a spend cap makes no keys: theirs would not count against it")
+    if identity.record.generation >= MAX_GENERATIONS:
+        raise ApiError(FORBIDDEN, f"a key that is {MAX_GENERATIONS - 1} keys away from a person makes no keys")
+    return _Maker(parent_digest=identity.digest)
+
+
+def _org_of(identity: Identity) -> str:
+    match identity:
+        case KeyIdentity(record=key):
+            return key.org
+        case SessionIdentity(record=session):
+            return session.org or ""  # one without an organization has no scope, and was refused
+
+
+def _choose_scopes(wanted: tuple[Scope, ...] | None, granted: tuple[str, ...]) -> tuple[str, ...]:
+    if wanted is None:
+        wanted_or_usual: tuple[str, ...] = tuple(scope for scope in INFERENCE_SCOPES if scope in granted)
+        if not wanted_or_usual:
+            raise ApiError(FORBIDDEN, "you have none of the scopes that a key usually gets", param="scopes")
+        return wanted_or_usual
+    for at, scope in enumerate(wanted):
+        if scope not in granted:
+            raise ApiError(FORBIDDEN, f"you lack the scope {scope}, so no key of yours has it", param=f"scopes.{at}")
+    return order_scopes(wanted)
+
+
+def _check_expiry(expires_at: datetime, now_s: int) -> int:
+    at_s = int(expires_at.timestamp())
+    if not now_s < at_s <= now_s + MAX_LIFETIME_S:
+        raise invalid("expires_at", "Input should be in the future, and within ten years")
+    return at_s

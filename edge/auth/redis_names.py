@@ -1,0 +1,68 @@
+"""Where identity lies in Redis: the names of its keys, and its channel.
+
+Decides names and nothing else. What is under a name is said beside the code that writes it.
+"""
+
+from __future__ import annotations
+
+INVALIDATIONS = "b3os:keys:invalidated"
+"""The channel of every change. Messages: the digest of a key or session, or `EVERYTHING`."""
+EVERYTHING = "*"
+ORGS = "b3os:orgs"
+USERS = "b3os:users"
+SESSION_PREFIX = "b3os:session:"
+
+
+def key(digest: str) -> str:
+    """A key's hash; `digest` is the SHA-256 of the whole key."""
+    return f"b3os:key:{digest}"
+
+
+def key_id(record_id: str) -> str:
+    """The digest of the key with this id."""
+    return f"b3os:key-id:{record_id}"
+
+
+def org(name: str) -> str:
+    """An organization's hash."""
+    return f"b3os:org:{name}"
+
+
+def org_projects(name: str) -> str:
+    """The set of its projects."""
+    return f"{org(name)}:projects"
+
+
+def org_keys(name: str) -> str:
+    """The set of the digests of its keys."""
+    return f"{org(name)}:keys"
+
+
+def org_members(name: str) -> str:
+    """Its members: user id to role."""
+    return f"{org(name)}:members"
+
+
+def user(user_id: str) -> str:
+    """A user's hash."""
+    return f"b3os:user:{user_id}"
+
+
+def user_email(email: str) -> str:
+    """The id of the user with this address."""
+    return f"b3os:user-email:{email}"
+
+
+def user_orgs(user_id: str) -> str:
+    """The same as `org_members` from the other side: organization to role. This side decides."""
+    return f"{user(user_id)}:orgs"
+
+
+def user_sessions(user_id: str) -> str:
+    """The digests of a user's sessions by the time of their making."""
+    return f"{user(user_id)}:sessions"
+
+
+def session(digest: str) -> str:
+    """A session's hash; `digest` is the SHA-256 of its value."""
+    return f"{SESSION_PREFIX}{digest}"

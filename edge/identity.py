@@ -1,0 +1,73 @@
+"""All that knows callers, put together once: for the process, and for tests that run it whole.
+
+Decides which part gets which. Must not decide anything about callers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+
+from redis.asyncio import Redis
+
+from edge.api.auth import AuthRoutes
+from edge.api.keys import KeyRoutes
+from edge.auth.accounts import RedisAccounts
+from edge.auth.authenticate import Authenticator
+from edge.auth.cache import RecordCache
+from edge.auth.failures import FailureLimit
+from edge.auth.hosts import Hosts
+from edge.auth.invalidations import Invalidations
+from edge.auth.key_store import KeyRecord, RedisKeyStore
+from edge.auth.login import Login
+from edge.auth.passwords import Passwords
+from edge.auth.sessions import RedisSessions, SessionRecord
+from edge.settings import EdgeSection
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The parts that others ask."""
+
+    authenticator: Authenticator
+    invalidations: Invalidations
+    keys: KeyRoutes
+    auth: AuthRoutes
+    key_cache: RecordCache[KeyRecord]
+    session_cache: RecordCache[SessionRecord]
+
+
+@contextlib.asynccontextmanager
+async def opened_identity(
+    redis: Redis, settings: EdgeSection, clock: Callable[[], float], wall_clock: Callable[[], float]
+) -> AsyncIterator[Identity]:
+    """Follow the invalidations while the body runs. `clock` gives monotonic seconds, `wall_clock` Unix seconds."""
+    store, sessions, accounts = RedisKeyStore(redis), RedisSessions(redis, wall_clock), RedisAccounts(redis)
+    key_cache = RecordCache(store.fetch_key, clock)
+    session_cache = RecordCache(sessions.fetch_session, clock)
+    hosts = Hosts(settings.list_dashboard_hosts())
+    authenticator = Authenticator(key_cache, session_cache, hosts, wall_clock)
+    per_address, per_account = (
+        FailureLimit(most, settings.login_window_s, clock)
+        for most in (settings.login_failures_per_address, settings.login_failures_per_account)
+    )
+    passwords = Passwords()
+    login = Login(accounts, sessions, passwords, per_address, per_account)
+    auth = AuthRoutes(
+        authenticator,
+        login,
+        accounts,
+        sessions,
+        session_cache,
+        hosts,
+        wall_clock,
+        trusted_proxies=settings.trusted_proxies,
+    )
+    keys = KeyRoutes(authenticator, store, key_cache, wall_clock)
+    invalidations = Invalidations(redis, key_cache, session_cache)
+    try:
+        async with invalidations.following():
+            yield Identity(authenticator, invalidations, keys, auth, key_cache, session_cache)
+    finally:
+        passwords.close()

@@ -1,0 +1,283 @@
+"""The routes of keys: what a key may get, who sees it, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import aiohttp
+import pytest
+
+from edge.auth.accounts import User
+from edge.auth.scopes import ROLES, SCOPES
+from tests.integration.edge.parts import MESSAGES, MODELS, Edge, FakeNode, make_key, running_edge, until
+from tests.integration.edge.people import KEYS, Answer, Page, make_user
+
+WANTED: dict[str, Any] = {"name": "laptop", "project": "main"}
+
+
+async def make(page: Page, status: int = 201, /, **fields: Any) -> Answer:
+    answer = await page.post(KEYS, WANTED | fields)
+    assert answer.status == status, answer.raw
+    return answer
+
+
+async def ask(client: aiohttp.ClientSession, key: str, method: str = "POST", path: str = MESSAGES) -> Answer:
+    body: object = {} if method == "POST" else None
+    return await Page(client, headers={"Authorization": f"Bearer {key}"}).send(method, path, body)
+
+
+async def test_a_key_is_told_once_and_listed_without_its_secret(page: Page, owner: User) -> None:
+    cap = {"nano_usd": 5_000_000_000, "period": "month"}
+    made = await make(page, scopes=["usage:read", "infer:run"], spend_cap=cap, expires_at="2036-01-31T13:00:00+01:00")
+    assert made.headers["Cache-Control"] == "no-store"
+    key = made.body.pop("key")
+    assert made.body == {
+        "id": made.body["id"],
+        "name": "laptop",
+        "organization": "acme",
+        "project": "main",
+        "scopes": ["infer:run", "usage:read"],
+        "status": "active",
+        "hint": key[8:12],
+        "spend_cap": cap,
+        "created_at": made.body["created_at"],
+        "created_by": owner.id,
+        "expires_at": "2036-01-31T12:00:00Z",
+    }
+    listed = await page.get(KEYS)
+    assert [each for each in listed.body["data"] if each["id"] == made.body["id"]] == [made.body]
+    assert key not in listed.raw.decode()
+    assert key.split("_")[2][4:] not in listed.raw.decode()
+
+
+async def test_what_a_key_was_given_reaches_the_node(
+    page: Page, owner: User, client: aiohttp.ClientSession, node: FakeNode
+) -> None:
+    del owner
+    made = await make(page, spend_cap={"nano_usd": 7, "period": "day"})
+    assert (await ask(client, made.body["key"])).status == 200
+    caller = node.tokens[-1].caller
+    assert (caller.actor_kind, caller.actor_id, caller.scopes) == ("key", made.body["id"], SCOPES[:2])
+    assert caller.spend_cap == {"nano_usd": 7, "period": "day"}
+
+
+async def test_limits_of_the_organization_reach_the_node_within_a_second(
+    edge: Edge, client: aiohttp.ClientSession, node: FakeNode
+) -> None:
+    _, credential = await make_key(edge.store, org="limited")
+    assert (await ask(client, credential.token)).status == 200
+    assert node.tokens[-1].caller.limits == {}
+    limits = {"requests_per_minute": 5, "concurrent_requests": 2}
+    await edge.accounts.set_limits("limited", limits)
+
+    async def is_told() -> bool:
+        await ask(client, credential.token)
+        return node.tokens[-1].caller.limits == limits
+
+    await until(is_told, 1)
+    await edge.accounts.set_limits("limited", {"concurrent_requests": None})
+    record = await edge.store.fetch_key(credential.digest)
+    assert record is not None
+    assert record.org_limits == {"requests_per_minute": 5}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"name": None}, "name"),
+        ({"name": ""}, "name"),
+        ({"name": "a\u202eb"}, "name"),
+        ({"name": "x" * 101}, "name"),
+        ({"name": 3}, "name"),
+        ({"project": "UPPER"}, "project"),
+        ({"project": "missing"}, "project"),
+        ({"scopes": []}, "scopes"),
+        ({"scopes": "infer:run"}, "scopes"),
+        ({"scopes": ["infer:run", "everything"]}, "scopes.1"),
+        ({"spend_cap": {"nano_usd": 5}}, "spend_cap.period"),
+        ({"spend_cap": {"nano_usd": 0, "period": "day"}}, "spend_cap.nano_usd"),
+        ({"spend_cap": {"nano_usd": 1.5, "period": "day"}}, "spend_cap.nano_usd"),
+        ({"spend_cap": {"nano_usd": True, "period": "day"}}, "spend_cap.nano_usd"),
+        ({"spend_cap": {"nano_usd": 10**16, "period": "day"}}, "spend_cap.nano_usd"),
+        ({"spend_cap": {"nano_usd": 1, "period": "year"}}, "spend_cap.period"),
+        ({"spend_cap": {"nano_usd": 1, "period": "day", "usd": 1}}, "spend_cap.usd"),
+        ({"expires_at": "2001-01-01T00:00:00Z"}, "expires_at"),
+        ({"expires_at": "2036-01-31T12:00:00"}, "expires_at"),
+        ({"expires_at": "9999-12-31T23:59:59-23:59"}, "expires_at"),
+        ({"expires_at": "0001-01-01T00:00:00+23:59"}, "expires_at"),
+        ({"expires_at": "tomorrow"}, "expires_at"),
+        ({"expires_at": 1}, "expires_at"),
+        ({"organization": "other"}, "organization"),
+    ],
+)
+async def test_a_wrong_field_of_a_key_is_named(page: Page, owner: User, fields: dict[str, Any], param: str) -> None:
+    del owner
+    answer = await page.post(KEYS, WANTED | fields)
+    assert answer.problem() == (400, "invalid_request", param)
+    assert answer.body["detail"].startswith(f"{param}: ")
+
+
+async def test_null_is_no_value(page: Page, owner: User) -> None:
+    del owner
+    made = await make(page, scopes=None, spend_cap=None, expires_at=None, unknown=None)
+    assert (made.body["scopes"], made.body["spend_cap"], made.body["expires_at"]) == (list(SCOPES[:2]), None, None)
+
+
+async def test_a_key_gets_no_scope_that_its_maker_lacks(
+    page: Page, owner: User, edge: Edge, client: aiohttp.ClientSession
+) -> None:
+    del owner
+    maker = (await make(page, scopes=["keys:write", "infer:run"])).body["key"]
+    keyed = Page(client, headers={"Authorization": f"Bearer {maker}"})
+    answer = await keyed.post(KEYS, WANTED | {"scopes": ["infer:run", "usage:read"]})
+    assert answer.problem() == (403, "forbidden", "scopes.1")
+    assert (await make(keyed)).body["scopes"] == ["infer:run"]
+    assert (await make(keyed, scopes=["keys:write", "infer:run"])).body["scopes"] == ["infer:run", "keys:write"]
+    _, poor = await make_key(edge.store, scopes=("keys:write",))
+    answer = await Page(client, headers={"x-api-key": poor.token}).post(KEYS, WANTED)
+    assert answer.problem() == (403, "forbidden", "scopes")
+
+
+async def test_a_key_with_a_spend_cap_makes_no_keys(page: Page, owner: User, client: aiohttp.ClientSession) -> None:
+    del owner
+    capped = await make(page, scopes=["keys:write", "infer:run"], spend_cap={"nano_usd": 1, "period": "total"})
+    answer = await Page(client, headers={"x-api-key": capped.body["key"]}).post(KEYS, WANTED)
+    assert answer.problem() == (403, "forbidden", None)
+
+
+async def test_keys_make_keys_for_two_generations(page: Page, owner: User, client: aiohttp.ClientSession) -> None:
+    del owner
+    maker = page
+    for _ in range(3):
+        made = await make(maker, scopes=["keys:write", "infer:run"])
+        maker = Page(client, headers={"x-api-key": made.body["key"]})
+        assert (await maker.post(MESSAGES, {})).status == 200
+    assert (await maker.post(KEYS, WANTED)).problem() == (403, "forbidden", None)
+
+
+@pytest.mark.parametrize("change", ["parent revoked", "maker disabled", "maker left", "maker demoted"])
+async def test_a_key_never_grants_more_than_its_maker_has_now(
+    edge: Edge, page: Page, client: aiohttp.ClientSession, change: str
+) -> None:
+    org = change.replace(" ", "-")
+    user = await make_user(edge, (org, "admin"))
+    await page.log_in(user)
+    parent = await make(page, scopes=list(SCOPES))
+    keyed = Page(client, headers={"x-api-key": parent.body["key"]})
+    child = await make(keyed, scopes=["infer:run", "keys:write"])
+    grown_up = Page(client, headers={"x-api-key": child.body["key"]})
+    assert (await grown_up.post(MESSAGES, {})).status == 200
+    match change:
+        case "parent revoked":
+            assert (await page.send("DELETE", f"{KEYS}/{parent.body['id']}")).status == 200
+        case "maker disabled":
+            await edge.accounts.set_user_status(user.id, "disabled")
+        case "maker left":
+            await edge.accounts.remove_member(org, user.id)
+        case _:
+            await edge.accounts.set_role(org, user.id, "member")
+
+    async def is_seen() -> bool:
+        return (await grown_up.post(KEYS, WANTED)).status == (403 if change == "maker demoted" else 401)
+
+    await until(is_seen, 1)
+    infers = change == "maker demoted" and "infer:run" in ROLES["member"]
+    assert (await grown_up.post(MESSAGES, {})).status == (200 if infers else 401)
+
+
+async def test_keys_of_other_organizations_are_neither_seen_nor_revoked(
+    edge: Edge, page: Page, owner: User, client: aiohttp.ClientSession
+) -> None:
+    del owner
+    foreign, credential = await make_key(edge.store, org="foreign")
+    listed = (await page.get(KEYS)).body["data"]
+    assert {each["organization"] for each in listed} <= {"acme"}
+    for key_id in (foreign.id, "key_missing", "x", "a%20b"):
+        answer = await page.send("DELETE", f"{KEYS}/{key_id}")
+        assert answer.problem() == (404, "not_found", "id")
+    assert (await ask(client, credential.token)).status == 200
+
+
+async def test_revoking_twice_is_no_fault_and_a_revoked_key_stays_listed(page: Page, owner: User) -> None:
+    del owner
+    made = await make(page)
+    for _ in range(2):
+        answer = await page.send("DELETE", f"{KEYS}/{made.body['id']}")
+        assert (answer.status, answer.body["status"]) == (200, "revoked")
+        assert "key" not in answer.body
+    assert {each["id"]: each["status"] for each in (await page.get(KEYS)).body["data"]}[made.body["id"]] == "revoked"
+
+
+async def test_an_expired_key_says_so_in_lists(edge: Edge, page: Page) -> None:
+    await page.log_in(await make_user(edge, ("dated", "owner")))
+    await make_key(edge.store, org="dated", expires_at_s=2)
+    assert [each["status"] for each in (await page.get(KEYS)).body["data"]] == ["expired"]
+
+
+async def test_lists_begin_with_the_newest(edge: Edge, page: Page) -> None:
+    await page.log_in(await make_user(edge, ("sorted", "owner")))
+    old, _ = await make_key(edge.store, org="sorted")
+    new = await make(page)
+    assert [each["id"] for each in (await page.get(KEYS)).body["data"]] == [new.body["id"], old.id]
+
+
+async def test_an_organization_has_no_more_keys_than_can_be_listed(
+    edge: Edge, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edge.api.keys.MAX_KEYS", 2)
+    await page.log_in(await make_user(edge, ("full", "owner")))
+    for _ in range(2):
+        await make(page)
+    assert (await page.post(KEYS, WANTED)).problem() == (400, "invalid_request", None)
+
+
+async def test_keys_that_older_versions_wrote_work_as_before(edge: Edge, client: aiohttp.ClientSession) -> None:
+    record, credential = await make_key(edge.store, org="older")
+    name = f"b3os:key:{credential.digest}"
+    await edge.redis.hdel(name, "cap_nano_usd", "cap_period", "made_by", "parent")
+    assert (await ask(client, credential.token)).status == 200
+    assert [each.id for each in await edge.store.list_keys("older")] == [record.id]
+
+
+async def test_a_revoked_key_is_dead_on_two_edges_within_a_second_under_load_and_stays_dead(
+    edge: Edge, page: Page, owner: User, node: FakeNode, edge_redis_url: str
+) -> None:
+    del owner
+    made = await make(page)
+    key, stop, revoked_at_s = made.body["key"], asyncio.Event(), [float("inf")]
+    loop = asyncio.get_running_loop()
+    served_after_second = 0
+    counted: Counter[int] = Counter()
+    nodes = {node.id: f"http://127.0.0.1:{node.port}"}
+    async with (
+        running_edge(edge_redis_url, nodes) as second,
+        aiohttp.ClientSession(edge.url) as first_client,
+        aiohttp.ClientSession(second.url) as second_client,
+    ):
+
+        async def hammer(client: aiohttp.ClientSession) -> None:
+            nonlocal served_after_second
+            while not stop.is_set():
+                begun_s = loop.time()
+                status = (await ask(client, key, "GET", MODELS)).status
+                counted[status] += 1
+                served_after_second += status == 200 and begun_s > revoked_at_s[0] + 1
+
+        async with asyncio.TaskGroup() as tasks:
+            for client in (first_client, second_client) * 8:
+                tasks.create_task(hammer(client))
+            await until(lambda: _is(counted[200] > 50), 20)
+            assert (await page.send("DELETE", f"{KEYS}/{made.body['id']}")).status == 200
+            revoked_at_s[0] = loop.time()
+            await asyncio.sleep(4)  # longer than unknown keys are remembered: loads begin anew meanwhile
+            stop.set()
+        assert counted[401] > 0
+        assert served_after_second == 0
+        for client in (first_client, second_client):
+            assert (await ask(client, key, "GET", MODELS)).status == 401
+
+
+async def _is(verdict: bool) -> bool:
+    return verdict
