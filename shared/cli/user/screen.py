@@ -31,8 +31,8 @@ class Screen:
             self._turn_to(words.kind)
         shown = tame(words.text) if self._is_terminal else words.text
         if shown:
+            self._ends_line = shown.endswith("\n")  # first: an interruption may come out of the write
             write(self._stream, shown)
-            self._ends_line = shown.endswith("\n")
 
     def end(self) -> None:
         """Nothing more comes."""
@@ -47,6 +47,6 @@ class Screen:
         if self._kind is not None:
             self.end()
             write(self._stream, "\n")
+        self._kind = kind
         if kind == "thinking":
             write(self._stream, self._dim or "Thinking:\n")
-        self._kind = kind
