@@ -28,6 +28,7 @@ from node.limits.limiter import (
 )
 from node.limits.redis_limiter import LEASE_MS, RedisLimiter
 from node.limits.store import Store
+from node.limits.sweeper import Sweeper
 from shared.org_keys import refused_ids_key, refused_key
 from tests.integration.limits.parts import NOON_MS, World, bill, hold_of
 
@@ -205,6 +206,17 @@ async def test_a_second_node_that_took_a_request_over_is_the_one_that_bills_it(w
     assert [(each["node"], each["output_tokens"]) for each in await world.ledger()] == [("n2", "20")]
 
 
+async def test_what_a_broken_attempt_had_computed_is_not_the_next_one_s(world: World) -> None:
+    subject = world.subject()
+    broken = hold_of(await world.limiter().admit(subject, Needs()))
+    await world.limiter().renew(broken, Progress(True, 100, 20))
+    hold_of(await world.limiter().admit(replace(subject, node="n2"), Needs()))
+    world.clock.wait(31)
+    limiter = world.limiter()
+    await Sweeper(limiter.store, limiter, "n9", clock_ms=world.clock)._sweep_org(world.org)
+    assert [(each["node"], each["output_tokens"]) for each in await world.ledger()] == [("n2", "0")]
+
+
 async def test_what_was_settled_is_not_let_in_again(world: World) -> None:
     hold = hold_of(await world.limiter().admit(world.subject(), Needs()))
     await world.limiter().settle(bill(hold))
@@ -304,6 +316,20 @@ async def test_growing_after_the_window_charges_only_what_is_new(world: World) -
     assert await world.meter("tokens") == {NOON_MS // 5000 + 14: 100}
     await world.limiter().settle(bill(hold, NOTHING))
     assert await world.meter("tokens") == {}
+
+
+async def test_what_left_the_window_is_given_back_to_nobody_s_slot(world: World) -> None:
+    limits = Limits(tokens_per_minute=1000)
+    holds = [hold_of(await world.limiter().admit(world.subject(limits), Needs(tokens=300))) for _ in range(2)]
+    world.clock.wait(70)
+    for hold in holds:
+        assert await world.limiter().adjust(hold, Needs(tokens=400)) == Adjusted()
+    hold_of(await world.limiter().admit(world.subject(limits), Needs(tokens=500)))
+    slot = NOON_MS // 5000 + 14  # has 100 of each, and 500 of a stranger's
+    assert await world.limiter().adjust(holds[0], Needs(tokens=150)) == Adjusted()
+    assert await world.meter("tokens") == {slot: 600}
+    await world.limiter().settle(bill(holds[1], NOTHING))
+    assert await world.meter("tokens") == {slot: 500}
 
 
 async def test_a_lost_reservation_can_not_be_adjusted(world: World) -> None:

@@ -1,0 +1,268 @@
+"""One request's reservation in a node, from admission to its bill, on a real Redis, with all that may end it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from node.engine.port import Usage
+from node.limits import names
+from node.limits.books import Books
+from node.limits.limiter import (
+    Adjusted,
+    Charged,
+    ConcurrencyLimited,
+    Limits,
+    Needs,
+    Progress,
+    Renewal,
+    Subject,
+)
+from node.limits.settlement import Desk, Reservation
+from node.limits.spool import Spool
+from shared.errors import EGRESS_DENIED, INTERNAL, ApiError
+from shared.request_log import RequestRecord
+from shared.timing import Phases
+from tests.integration.limits.parts import World
+
+COST = 100 * 3 + 20 * 15
+
+
+def desk_of(world: World, folder: Path, *, renew_every_s: float = 10) -> Desk:
+    """One node's."""
+    limiter = world.limiter()
+    return Desk(
+        limiter, Books(limiter, Spool(folder), until_back=limiter.store.breaker.wait_until_closed), renew_every_s
+    )
+
+
+@pytest.fixture
+async def desk(world: World, tmp_path: Path) -> AsyncIterator[Desk]:
+    """With nothing left to settle at the end."""
+    each = desk_of(world, tmp_path / "spool")
+    yield each
+    await each.aclose()
+
+
+async def opened(desk: Desk, subject: Subject, phases: Phases | None = None) -> Reservation:
+    """What must have been admitted."""
+    reservation = await desk.open(subject, Needs(500, 5000), phases)
+    assert isinstance(reservation, Reservation), reservation
+    return reservation
+
+
+async def ended(world: World, subject: Subject) -> RequestRecord:
+    """Its record; nothing of it is held any more."""
+    assert await world.running() == 0
+    assert (await world.spent())[1] == 0
+    record = await world.log.fetch(world.org, subject.request_id)
+    assert record is not None
+    assert len(await world.ledger()) == 1
+    assert (await world.spent())[0] == record.cost_nano_usd
+    return record
+
+
+async def test_a_finished_answer_is_billed_and_logged(world: World, desk: Desk) -> None:
+    phases = Phases()
+    phases.add("ttft", 12.3456)
+    async with await opened(desk, subject := world.subject(), phases) as reservation:
+        assert await reservation.adjust(Needs(300, 4000)) == Adjusted()
+        assert await reservation.charge_images(70) == Charged()
+        assert await reservation.charge_images(7) == Charged()
+        usage = Usage(100)
+        reservation.follow(usage)
+        reservation.note_prefilled()
+        usage.output_tokens, usage.cached_tokens = 20, 64
+        reservation.notes.status, reservation.notes.stop_reason = 200, "end_turn"
+    record = await ended(world, subject)
+    assert replace(record, total_ms=None) == RequestRecord(
+        id=subject.request_id,
+        created_ms=world.clock.now_ms,
+        key_id="key_1",
+        project="main",
+        model="b3os/test",
+        node="n1",
+        outcome="finished",
+        status=200,
+        stop_reason="end_turn",
+        input_tokens=100,
+        output_tokens=20,
+        cached_tokens=64,
+        image_bytes=77,
+        cost_nano_usd=COST,
+        price="in3-out15",
+        ttft_ms=12.3456,
+        phases_ms={"ttft": 12.35},
+    )
+    assert record.total_ms is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How far a request comes before something ends it."""
+
+    image_bytes: int = 0
+    has_prefilled: bool = False
+    output_tokens: int | None = None
+    status: int | None = None
+
+    async def run(self, desk: Desk, subject: Subject, error: BaseException) -> None:
+        """Let in, until the error."""
+        async with await opened(desk, subject) as reservation:
+            if self.image_bytes:
+                await reservation.charge_images(self.image_bytes)
+            reservation.follow(usage := Usage(100))
+            if self.has_prefilled:
+                reservation.note_prefilled()
+            reservation.notes.status = self.status
+            usage.output_tokens = self.output_tokens or 0
+            raise error
+
+
+async def test_a_refusal_after_admission_bills_nothing(world: World, desk: Desk) -> None:
+    subject = world.subject()
+    with pytest.raises(ApiError):
+        await Course(image_bytes=50).run(desk, subject, ApiError(EGRESS_DENIED, "no"))
+    record = await ended(world, subject)
+    assert (record.outcome, record.status, record.error_code) == ("refused", 403, "egress_denied")
+    assert (record.cost_nano_usd, record.input_tokens, record.image_bytes) == (0, 0, 50)
+
+
+@pytest.mark.parametrize(("has_prefilled", "cost"), [(False, 0), (True, 300)])
+async def test_a_client_that_leaves_before_the_first_token_pays_for_a_computed_prompt_only(
+    world: World, desk: Desk, has_prefilled: bool, cost: int
+) -> None:
+    subject = world.subject()
+    with pytest.raises(asyncio.CancelledError):
+        await Course(has_prefilled=has_prefilled).run(desk, subject, asyncio.CancelledError())
+    record = await ended(world, subject)
+    assert (record.outcome, record.status, record.cost_nano_usd) == ("client_gone", 499, cost)
+
+
+async def test_a_client_that_leaves_in_the_middle_pays_to_the_last_token_generated(world: World, desk: Desk) -> None:
+    subject = world.subject()
+    with pytest.raises(ConnectionResetError):
+        await Course(output_tokens=20, status=200).run(desk, subject, ConnectionResetError())
+    record = await ended(world, subject)
+    assert (record.outcome, record.status, record.output_tokens) == ("client_gone", 200, 20)
+
+
+async def test_an_engine_that_dies_in_the_middle_is_billed_for_what_was_generated(world: World, desk: Desk) -> None:
+    subject = world.subject()
+    with pytest.raises(ApiError):
+        await Course(output_tokens=7, status=200).run(desk, subject, ApiError(INTERNAL, "gone"))
+    record = await ended(world, subject)
+    assert (record.outcome, record.status, record.error_code, record.output_tokens) == ("failed", 200, "internal", 7)
+
+
+async def test_a_fault_of_ours_before_the_prompt_was_computed_bills_nothing(world: World, desk: Desk) -> None:
+    subject = world.subject()
+    with pytest.raises(ZeroDivisionError):
+        await Course().run(desk, subject, ZeroDivisionError())
+    record = await ended(world, subject)
+    assert (record.outcome, record.status, record.error_code, record.cost_nano_usd) == ("failed", 500, "internal", 0)
+
+
+async def test_a_refused_request_has_no_reservation(world: World, desk: Desk) -> None:
+    limits = Limits(concurrent_requests=1)
+    async with await opened(desk, world.subject(limits)):
+        assert await desk.open(world.subject(limits), Needs()) == ConcurrencyLimited(1, 1)
+    async with await opened(desk, world.subject(limits)):
+        pass
+
+
+async def test_the_first_token_is_told_to_redis_at_once(world: World, desk: Desk) -> None:
+    async with await opened(desk, subject := world.subject()) as reservation:
+        reservation.follow(Usage(100, output_tokens=1))
+        reservation.note_prefilled()
+        await until(lambda: told_output(world, subject), "1")
+
+
+async def test_a_running_request_is_renewed_with_its_counts(world: World, tmp_path: Path) -> None:
+    desk = desk_of(world, tmp_path / "spool", renew_every_s=0.01)
+    async with await opened(desk, subject := world.subject()) as reservation:
+        reservation.follow(usage := Usage(100))
+        for output in (5, 9):
+            usage.output_tokens = output
+            await until(lambda: told_output(world, subject), str(output))
+    await desk.aclose()
+
+
+async def told_output(world: World, subject: Subject) -> object:
+    return await world.redis.hget(names.reservation_key(world.org, subject.request_id), "output")
+
+
+async def until(read: Callable[[], Awaitable[object]], wanted: object) -> None:
+    """Wait for what happens in the background."""
+    async with asyncio.timeout(20):
+        while await read() != wanted:
+            await asyncio.sleep(0.005)
+
+
+class SlowLimiter:
+    """A limiter whose every answer waits for a sign."""
+
+    def __init__(self, world: World) -> None:
+        self._inner = world.limiter()
+        self.asked, self.may_answer = asyncio.Event(), asyncio.Event()
+        self.store = self._inner.store
+
+    def __getattr__(self, name: str) -> Callable[..., Awaitable[object]]:
+        async def slow(*arguments: object) -> object:
+            self.asked.set()
+            await self.may_answer.wait()
+            answer: object = await getattr(self._inner, name)(*arguments)
+            return answer
+
+        return slow
+
+    async def renew(self, hold: object, progress: Progress) -> Renewal:
+        """Not slow."""
+        return await self._inner.renew(hold, progress)  # type: ignore[arg-type]
+
+
+async def test_a_client_that_leaves_while_it_is_let_in_leaves_nothing_behind(world: World, tmp_path: Path) -> None:
+    slow = SlowLimiter(world)
+    desk = Desk(slow, Books(slow, Spool(tmp_path / "spool"), until_back=asyncio.Event().wait))  # type: ignore[arg-type]
+    opening = asyncio.create_task(desk.open(subject := world.subject(), Needs(500, 5000)))
+    await slow.asked.wait()
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    slow.may_answer.set()
+    await desk.aclose()
+    record = await ended(world, subject)
+    assert (record.outcome, record.cost_nano_usd) == ("client_gone", 0)
+
+
+async def test_a_cancellation_can_not_stop_a_bill(world: World, tmp_path: Path) -> None:
+    slow = SlowLimiter(world)
+    desk = Desk(slow, Books(slow, Spool(tmp_path / "spool"), until_back=asyncio.Event().wait))  # type: ignore[arg-type]
+    slow.may_answer.set()
+    subject = world.subject()
+
+    is_over = asyncio.Event()
+
+    async def serve() -> None:
+        async with await opened(desk, subject) as reservation:
+            reservation.follow(Usage(100, output_tokens=20))
+            slow.may_answer.clear()
+            slow.asked.clear()
+            is_over.set()
+
+    serving = asyncio.create_task(serve())
+    await is_over.wait()
+    await slow.asked.wait()  # in the middle of its bill
+    for _ in range(3):
+        serving.cancel()
+        await asyncio.sleep(0)
+    assert not serving.done()
+    slow.may_answer.set()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    assert (await ended(world, subject)).cost_nano_usd == COST
+    await desk.aclose()

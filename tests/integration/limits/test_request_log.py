@@ -1,0 +1,141 @@
+"""The request log on a real Redis: one record, pages, filters, and its bounds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from node.limits.facts import running_record
+from node.limits.limiter import Needs, Subject
+from node.limits.redis_limiter import MOST_REFUSED, system_ms
+from shared.org_keys import record_ids_key, refused_ids_key, refused_key
+from shared.request_log import MOST_READ, LogFilter, RequestRecord
+from tests.integration.limits.parts import MODEL, World, bill, hold_of
+
+
+def refused(subject: Subject) -> RequestRecord:
+    """Of a request that was too much."""
+    return replace(running_record(subject), outcome="refused", status=429, error_code="rate_limited")
+
+
+@pytest.fixture
+def today(world: World) -> World:
+    """Listings go by the system's clock."""
+    world.clock.now_ms = system_ms()
+    return world
+
+
+async def test_a_request_in_flight_shows_running_then_how_it_ended(today: World) -> None:
+    hold = hold_of(await today.limiter().admit(today.subject(), Needs()))
+    record = await today.log.fetch(today.org, hold.subject.request_id)
+    assert record == running_record(hold.subject)
+    assert record.created_ms == today.clock.now_ms
+    await today.limiter().settle(bill(hold))
+    ended = await today.log.fetch(today.org, hold.subject.request_id)
+    assert ended is not None
+    assert ended.outcome == "finished"
+
+
+async def test_another_organization_s_request_is_unknown(today: World) -> None:
+    hold = hold_of(await today.limiter().admit(today.subject(), Needs()))
+    assert await today.log.fetch("another", hold.subject.request_id) is None
+    assert (await today.log.fetch_page("another")).records == []
+
+
+async def test_pages_go_from_the_newest_to_the_oldest_refusals_among_them(today: World) -> None:
+    ids = []
+    for number in range(250):
+        subject = today.subject()
+        ids.append(subject.request_id)
+        if number % 3:
+            hold_of(await today.limiter().admit(subject, Needs()))
+        else:
+            await today.limiter().log_refusal(today.org, refused(subject))
+        today.clock.wait(-1)
+    seen: list[str] = []
+    cursor = None
+    while True:
+        page = await today.log.fetch_page(today.org, cursor=cursor, limit=60)
+        assert len(page.records) <= 60
+        seen += [record.id for record in page.records]
+        if (cursor := page.cursor) is None:
+            break
+    assert seen == ids
+
+
+async def test_a_listing_is_narrowed_by_key_model_and_status(today: World) -> None:
+    first = hold_of(await today.limiter().admit(today.subject(key="key_a"), Needs()))
+    second = hold_of(await today.limiter().admit(today.subject(key="key_b", model="b3os/other"), Needs()))
+    await today.limiter().settle(bill(second))
+    third = today.subject(key="key_b")
+    await today.limiter().log_refusal(today.org, refused(third))
+
+    async def listed(wanted: LogFilter) -> set[str]:
+        return {record.id for record in (await today.log.fetch_page(today.org, wanted)).records}
+
+    assert await listed(LogFilter(key_id="key_a")) == {first.subject.request_id}
+    assert await listed(LogFilter(model="b3os/other")) == {second.subject.request_id}
+    assert await listed(LogFilter(key_id="key_b", model=MODEL)) == {third.request_id}
+    assert await listed(LogFilter(status="running")) == {first.subject.request_id}
+    assert await listed(LogFilter(status="200")) == {second.subject.request_id}
+    assert await listed(LogFilter(status="429")) == {third.request_id}
+    assert await listed(LogFilter(status="refused")) == {third.request_id}
+
+
+async def test_a_filter_that_matches_little_reads_a_bounded_number_and_goes_on(today: World) -> None:
+    oldest = today.subject(key="key_rare")
+    hold_of(await today.limiter().admit(oldest, Needs()))
+    async with today.redis.pipeline(transaction=False) as writes:
+        for _ in range(MOST_READ):
+            today.clock.wait(0.001)
+            writes.zadd(record_ids_key(today.org), {today.subject().request_id: 0})
+        await writes.execute()
+    wanted = LogFilter(key_id="key_rare")
+    page = await today.log.fetch_page(today.org, wanted)
+    assert page.records == []
+    assert page.cursor is not None
+    page = await today.log.fetch_page(today.org, wanted, cursor=page.cursor)
+    assert [record.id for record in page.records] == [oldest.request_id]
+    assert page.cursor is None
+
+
+async def test_a_cursor_of_a_stranger_s_making_is_refused(today: World) -> None:
+    with pytest.raises(ValueError, match="cursor"):
+        await today.log.fetch_page(today.org, cursor="+")
+
+
+async def test_a_flood_of_refusals_keeps_the_newest_and_no_more(today: World) -> None:
+    limiter = today.limiter()
+    ids = []
+    for _ in range(MOST_REFUSED + 50):
+        subject = today.subject()
+        ids.append(subject.request_id)
+        await limiter.log_refusal(today.org, refused(subject))
+        today.clock.wait(0.001)
+    assert await today.redis.zcard(refused_ids_key(today.org)) == MOST_REFUSED
+    assert await today.redis.hlen(refused_key(today.org)) == MOST_REFUSED
+    assert await today.log.fetch(today.org, ids[0]) is None
+    assert await today.log.fetch(today.org, ids[-1]) is not None
+    assert 0 < await today.redis.ttl(refused_key(today.org)) <= 30 * 86_400
+    assert int(await today.redis.memory_usage(refused_key(today.org)) or 0) in range(1, 1_000_000)
+
+
+async def test_a_refusal_never_hides_an_admitted_request(today: World) -> None:
+    hold = hold_of(await today.limiter().admit(today.subject(), Needs()))
+    await today.limiter().log_refusal(today.org, refused(hold.subject))
+    record = await today.log.fetch(today.org, hold.subject.request_id)
+    assert record is not None
+    assert record.outcome == "running"
+
+
+async def test_ids_leave_the_index_after_30_days_and_are_not_listed_before_they_do(today: World) -> None:
+    hold_of(await today.limiter().admit(today.subject(), Needs()))
+    today.clock.wait(-31 * 86_400)
+    ancient = [today.subject().request_id for _ in range(40)]
+    await today.redis.zadd(record_ids_key(today.org), dict.fromkeys(ancient, 0))
+    today.clock.now_ms = system_ms()
+    assert len((await today.log.fetch_page(today.org)).records) == 1
+    for number, ancient_left in enumerate((24, 8, 0), start=2):
+        hold_of(await today.limiter().admit(today.subject(), Needs()))
+        assert await today.redis.zcard(record_ids_key(today.org)) == number + ancient_left

@@ -1,0 +1,279 @@
+"""What is booked, and that it is booked once, on a real Redis."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from datetime import date
+
+from node.limits import names
+from node.limits.limiter import (
+    AlreadySettled,
+    Amended,
+    Limits,
+    Needs,
+    Progress,
+    Renewed,
+    Settled,
+    SpendCap,
+    StillAlive,
+    TooOld,
+)
+from node.limits.redis_limiter import DONE_MS, LEASE_MS
+from node.limits.sweeper import Sweeper
+from shared.usage import UsageReader, UsageRow
+from tests.integration.limits.parts import EVERYTHING, NOON_MS, PRICE, World, bill, hold_of
+
+COST = 100 * 3 + 20 * 15
+NOTHING = Progress()
+
+
+def sweeper(world: World, node_id: str = "n9") -> Sweeper:
+    """On the world's clock. Its turns end at once, for the next test's sake."""
+    limiter = world.limiter()
+    return Sweeper(limiter.store, limiter, node_id, sweep_every_s=0, clock_ms=world.clock)
+
+
+async def sweep(world: World) -> None:
+    """All nodes of all tests share the turn, so this waits for its own."""
+    await world.redis.delete(names.SWEEPER)
+    await sweeper(world).sweep()
+
+
+async def test_a_bill_is_booked_everywhere_at_once(world: World) -> None:
+    subject = world.subject(Limits(tokens_per_minute=1000), SpendCap(10_000, "month"))
+    hold = hold_of(await world.limiter().admit(subject, Needs(500, 5000)))
+    assert await world.limiter().settle(bill(hold, image_bytes=77)) == Settled()
+    assert await world.ledger() == [
+        {
+            "request": subject.request_id,
+            "outcome": "finished",
+            "key": "key_1",
+            "project": "main",
+            "model": "b3os/test",
+            "node": "n1",
+            "price": "in3-out15",
+            "admitted_ms": str(NOON_MS),
+            "input_tokens": "100",
+            "output_tokens": "20",
+            "cached_tokens": "64",
+            "image_bytes": "77",
+            "cost_nano_usd": str(COST),
+        }
+    ]
+    for period in ("2026-11-30", "2026-11", "total"):
+        assert await world.spent(period) == (COST, 0)
+    day = date(2026, 11, 30)
+    usage = await UsageReader(world.redis).fetch_days(world.org, day, day)
+    assert usage == [UsageRow("2026-11-30", "key_1", "b3os/test", 1, 100, 20, 64, 77, COST)]
+    record = await world.log.fetch(world.org, subject.request_id)
+    assert record is not None
+    assert (record.outcome, record.status, record.stop_reason, record.cost_nano_usd) == (
+        "finished",
+        200,
+        "end_turn",
+        COST,
+    )
+    assert await world.running() == 0
+    assert not await world.redis.exists(names.reservation_key(world.org, subject.request_id))
+
+
+async def test_of_many_settlements_one_is_booked(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(), Needs(500, 5000)))
+    bookings = await asyncio.gather(*(world.limiter().settle(bill(hold)) for _ in range(20)))
+    assert Counter(map(type, bookings)) == {Settled: 1, AlreadySettled: 19}
+    assert len(await world.ledger()) == 1
+    assert await world.spent() == (COST, 0)
+
+
+async def test_a_bill_whose_reservation_was_lost_is_booked_once(world: World) -> None:
+    subject = world.subject(Limits(tokens_per_minute=1000, requests_per_minute=5))
+    hold = hold_of(await world.limiter().admit(subject, Needs(500)))
+    await world.redis.delete(*[key async for key in world.redis.scan_iter(f"b3os:{{{world.org}}}:*", count=1000)])
+    world.clock.wait(10)
+    assert await world.limiter().settle(bill(hold)) == Settled(was_known=False)
+    assert await world.limiter().settle(bill(hold)) == AlreadySettled()
+    assert await world.spent() == (COST, 0)
+    assert len(await world.ledger()) == 1
+    slot = NOON_MS // 5000  # the minute in which it ran counts it again
+    assert (await world.meter("tokens"), await world.meter("requests")) == ({slot: 120}, {slot: 1})
+
+
+async def test_a_lost_reservation_s_bill_after_its_minute_touches_no_meter(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(Limits(tokens_per_minute=1000)), Needs(500)))
+    await world.redis.delete(names.reservation_key(world.org, hold.subject.request_id))
+    world.clock.wait(65)
+    assert await world.limiter().settle(bill(hold)) == Settled(was_known=False)
+    assert await world.meter("tokens") == {NOON_MS // 5000: 500}  # out of the window already
+
+
+async def test_a_bill_belongs_to_the_month_and_day_of_its_admission(world: World) -> None:
+    world.clock.wait(12 * 3600 - 1)
+    hold = hold_of(await world.limiter().admit(world.subject(), Needs(cost_nano_usd=9)))
+    world.clock.wait(3600)
+    await world.limiter().settle(bill(hold))
+    assert len(await world.ledger("2026-11")) == 1
+    assert await world.spent("2026-11-30") == (COST, 0)
+    assert await world.spent("2026-12") == (0, 0)
+
+
+async def test_a_bill_too_old_to_be_known_as_booked_is_not_booked(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(), Needs()))
+    await world.limiter().settle(bill(hold))
+    await world.redis.delete(names.done_key(world.org, hold.subject.request_id))  # as its expiry does
+    world.clock.wait(DONE_MS / 1000 + 1)
+    assert await world.limiter().settle(bill(hold)) == TooOld()
+    assert len(await world.ledger()) == 1
+
+
+async def test_a_dead_node_s_request_is_billed_to_its_last_renewal(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(cap=SpendCap(9999, "month")), Needs(500, 5000)))
+    assert await world.limiter().renew(hold, EVERYTHING) == Renewed()
+    world.clock.wait(LEASE_MS / 1000)
+    await sweep(world)
+    assert await world.ledger() == []
+    world.clock.wait(0.001)
+    await sweep(world)
+    await sweep(world)
+    assert [(each["outcome"], each["cost_nano_usd"]) for each in await world.ledger()] == [("abandoned", str(COST))]
+    assert await world.spent() == (COST, 0)
+    record = await world.log.fetch(world.org, hold.subject.request_id)
+    assert record is not None
+    assert (record.outcome, record.status, record.output_tokens) == ("abandoned", None, 20)
+
+
+async def test_a_node_that_died_before_the_prompt_was_computed_bills_nothing_and_frees_all(world: World) -> None:
+    limits = Limits(tokens_per_minute=500)
+    hold_of(await world.limiter().admit(world.subject(limits), Needs(500, 5000)))
+    world.clock.wait(31)
+    await sweep(world)
+    assert await world.spent() == (0, 0)
+    assert [each["cost_nano_usd"] for each in await world.ledger()] == ["0"]
+    hold_of(await world.limiter().admit(world.subject(limits), Needs(500)))
+
+
+async def test_two_sweepers_and_the_owner_at_once_bill_once(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(), Needs(500, 5000)))
+    await world.limiter().renew(hold, EVERYTHING)
+    world.clock.wait(31)
+    both = [sweeper(world, "n8"), sweeper(world, "n9")]
+    await world.redis.delete(names.SWEEPER)
+    await asyncio.gather(*(each.sweep() for each in both), world.limiter().settle(bill(hold)))
+    assert await world.spent() == (COST, 0)
+    assert sum(int(each["output_tokens"]) for each in await world.ledger()) == 20
+
+
+async def test_only_one_node_sweeps_at_a_time(world: World) -> None:
+    hold_of(await world.limiter().admit(world.subject(), Needs()))
+    world.clock.wait(31)
+    await world.redis.set(names.SWEEPER, "another", px=60_000)
+    assert await sweeper(world).sweep() == 0
+    await world.redis.delete(names.SWEEPER)
+    assert await sweeper(world).sweep() >= 1
+
+
+async def test_an_owner_taken_for_dead_has_the_last_word(world: World) -> None:
+    limits = Limits(tokens_per_minute=1000)
+    hold = hold_of(await world.limiter().admit(world.subject(limits), Needs(500, 5000)))
+    await world.limiter().renew(hold, Progress(True, 100, 5, 64))
+    world.clock.wait(31)
+    await sweep(world)
+    assert await world.spent() == (100 * 3 + 5 * 15, 0)
+    assert await world.limiter().renew(hold, Progress(True, 100, 12, 64)) == AlreadySettled()
+    assert await world.limiter().settle(bill(hold)) == Amended()
+    assert await world.limiter().settle(bill(hold)) == AlreadySettled()
+    assert await world.spent() == (COST, 0)
+    entries = await world.ledger()
+    assert [(each["outcome"], each["output_tokens"]) for each in entries] == [
+        ("abandoned", "5"),
+        ("reversed", "-5"),
+        ("finished", "20"),
+    ]
+    assert sum(int(each["cost_nano_usd"]) for each in entries) == COST
+    day = date(2026, 11, 30)
+    assert await UsageReader(world.redis).fetch_days(world.org, day, day) == [
+        UsageRow("2026-11-30", "key_1", "b3os/test", 1, 100, 20, 64, 0, COST)
+    ]
+    assert sum((await world.meter("tokens")).values()) == 120
+    record = await world.log.fetch(world.org, hold.subject.request_id)
+    assert record is not None
+    assert record.outcome == "finished"
+
+
+async def test_a_sweeper_does_not_touch_what_was_renewed_since_it_looked(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(), Needs()))
+    world.clock.wait(31)
+    late = sweeper(world)
+    settlement = await late._read(world.org, hold.subject.request_id)
+    assert settlement is not None
+    await world.limiter().renew(hold, NOTHING)
+    assert await world.limiter().settle(settlement) == StillAlive()
+    assert await world.ledger() == []
+
+
+async def test_a_reservation_lost_while_it_runs_comes_back_with_its_next_renewal(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(), Needs(500, 5000)))
+    await world.redis.delete(*[key async for key in world.redis.scan_iter(f"b3os:{{{world.org}}}:*", count=1000)])
+    await world.limiter().renew(hold, EVERYTHING)
+    world.clock.wait(31)
+    await sweep(world)
+    assert await world.spent() == (COST, 0)
+
+
+async def test_an_ended_lease_with_nothing_left_to_bill_is_forgotten(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(), Needs()))
+    await world.redis.delete(names.reservation_key(world.org, hold.subject.request_id))
+    await sweep(world)
+    assert await world.running() == 1
+    world.clock.wait(31)
+    await sweep(world)
+    assert await world.running() == 0
+
+
+async def test_sweepers_find_every_organization(world: World) -> None:
+    hold_of(await world.limiter().admit(world.subject(), Needs()))
+    assert world.org in await world.redis.zrange(names.ORGS, 0, -1)
+
+
+async def test_an_organization_at_rest_is_forgotten_but_never_one_with_leases(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(), Needs()))
+    await world.redis.zadd(names.ORGS, {world.org: 0})
+    await sweep(world)
+    assert await world.redis.zscore(names.ORGS, world.org) is not None
+    await world.limiter().settle(bill(hold))
+    await sweep(world)
+    assert await world.redis.zscore(names.ORGS, world.org) is None
+
+
+async def test_what_expires_and_what_never_does(world: World) -> None:
+    held = hold_of(await world.limiter().admit(world.subject(Limits(5, 5000)), Needs(5, 5)))
+    request = held.subject.request_id
+    assert await world.redis.ttl(names.reservation_key(world.org, request)) == -1
+    settled = hold_of(await world.limiter().admit(world.subject(), Needs(5, 5)))
+    await world.limiter().settle(bill(settled))
+    lives_s = {
+        key.split("}:")[1].replace(settled.subject.request_id, "ID"): await world.redis.ttl(key)
+        async for key in world.redis.scan_iter(f"b3os:{{{world.org}}}:*", count=1000)
+        if request not in key
+    }
+    day_s = 86_400
+    assert {name: round(life_s / day_s) for name, life_s in lives_s.items() if life_s > day_s} == {
+        "done:ID": 40,
+        "log:record:ID": 30,
+        "spend:key_1:2026-11": 400,
+        "spend:key_1:2026-11-30": 400,
+        "usage:2026-11-30": 400,
+    }
+    assert {name for name, life_s in lives_s.items() if life_s == -1} == {
+        "leases",
+        "ledger:2026-11",
+        "log:ids",
+        "spend:key_1:total",
+    }
+    meters = {name: life_s for name, life_s in lives_s.items() if name.startswith("meter")}
+    assert len(meters) == 2
+    assert all(60 < life_s <= 70 for life_s in meters.values())
+
+
+def test_the_price_of_these_tests_makes_the_cost_that_they_expect() -> None:
+    assert PRICE.cost_nano_usd(100, 20) == COST
