@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import io
 import os
 import stat
 import sys
@@ -56,7 +55,9 @@ def media_type_of(raw: bytes) -> str | None:
 
 def is_fed() -> bool:
     """Whether a pipe or a file is on stdin: something that ends, and not merely something that is no terminal."""
-    with contextlib.suppress(OSError, ValueError, io.UnsupportedOperation):
+    if sys.stdin is None:  # it was closed before the start
+        return False
+    with contextlib.suppress(OSError, ValueError):  # io.UnsupportedOperation is both
         mode = os.fstat(sys.stdin.fileno()).st_mode
         return stat.S_ISFIFO(mode) or stat.S_ISREG(mode) or stat.S_ISSOCK(mode)
     return False
@@ -68,6 +69,8 @@ def read_stdin() -> str:
     Raises:
         Failure: it is too long, or no text.
     """
+    if sys.stdin is None:
+        return ""
     try:
         return _read_bounded(sys.stdin.buffer, "stdin").decode("utf-8-sig")
     except UnicodeDecodeError:

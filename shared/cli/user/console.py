@@ -17,18 +17,20 @@ DIM = "\x1b[2m"
 RESET = "\x1b[0m"
 
 
-def is_terminal(stream: TextIO) -> bool:
-    """Whether a person reads along."""
-    return stream.isatty()
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether a person reads along. A stream that was closed before the start is None."""
+    return stream is not None and stream.isatty()
 
 
-def has_colours(stream: TextIO) -> bool:
+def has_colours(stream: TextIO | None) -> bool:
     """Whether escape sequences of ours are welcome (no-color.org)."""
     return is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def write(stream: TextIO, text: str) -> None:
+def write(stream: TextIO | None, text: str) -> None:
     """Write and flush, whatever the encoding can't hold."""
+    if stream is None:
+        return
     encoding = stream.encoding or "utf-8"
     stream.write(text.encode(encoding, "replace").decode(encoding))
     stream.flush()

@@ -16,7 +16,7 @@ from shared.cli.user.transcript import Words
 class Screen:
     """Shows words on a stream; `end` leaves it at the beginning of a line, in the colours it had."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO | None) -> None:
         self._stream = stream
         self._is_terminal = is_terminal(stream)
         self._dim, self._reset = (DIM, RESET) if has_colours(stream) else ("", "")

@@ -63,9 +63,14 @@ class Cli:
             raise result.exception
         return Ran(result.exit_code, result.stdout, result.stderr)
 
+    def command(self, *arguments: str) -> list[str]:
+        """What runs it as a program."""
+        return [sys.executable, "-m", "tests.integration.cli.user_root", *arguments]
+
     def start(
         self,
         *arguments: str,
+        command: Any = None,
         stdin: Any = subprocess.DEVNULL,
         stdout: Any = subprocess.PIPE,
         stderr: Any = subprocess.PIPE,
@@ -74,7 +79,7 @@ class Cli:
         """As a program."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("B3OS_")}
         return subprocess.Popen(
-            [sys.executable, "-m", "tests.integration.cli.user_root", *arguments],
+            command or self.command(*arguments),
             env={**inherited, **self.environ, **environ},
             cwd=ROOT,
             stdin=stdin,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 import signal
 import subprocess
 import threading
@@ -140,6 +141,14 @@ def test_a_pipe_of_bytes_is_no_question(cli: Cli, server: PlayedServer, tmp_path
         ran = cli.finish(cli.start("chat", "-", stdin=opened))
     assert ran.code == USAGE
     assert "not UTF-8" in ran.err
+
+
+def test_closed_streams_are_no_fault(cli: Cli, server: PlayedServer) -> None:
+    program = " ".join(shlex.quote(part) for part in cli.command("chat", "Hi"))
+    for closed, out in {"<&-": "Hello.\n", "<&- >&-": ""}.items():
+        ran = cli.finish(cli.start(command=["sh", "-c", f"exec {program} {closed}"]))
+        assert (ran.code, ran.out, ran.err) == (0, out, "")
+    assert len(server.bodies(MESSAGES)) == 2
 
 
 def test_usage_is_told_beside_the_answer(cli: Cli) -> None:

@@ -127,7 +127,9 @@ def test_models_are_listed(cli: Cli, server: PlayedServer) -> None:
 
 
 def test_requests_are_listed_and_one_is_shown_whole(cli: Cli, server: PlayedServer) -> None:
-    server.routes["GET", REQUESTS] = as_json({"data": [A_RECORD], "next_cursor": None})
+    listed = {"data": [A_RECORD], "next_cursor": None, "future": 1}
+    server.routes["GET", REQUESTS] = as_json(listed)
+    assert cli.run("requests", "--json").json == listed
     server.routes["GET", f"{REQUESTS}/req_1"] = as_json(A_RECORD)
     row = cli.run("requests").out.splitlines()[1].split()
     assert row == [

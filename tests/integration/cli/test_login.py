@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import stat
 import threading
@@ -263,6 +264,20 @@ def test_a_second_login_ends_the_first_token(user: Cli, server: PlayedServer, cl
     (ended,) = [seen for seen in server.seen if seen.path == "/v1/auth/logout"]
     assert ended.headers["authorization"] == f"Bearer {older}"
     assert user.file.token_of(server.url) == PAT
+
+
+def test_a_token_that_can_not_be_kept_is_revoked(
+    user: Cli, server: PlayedServer, clock: FakeTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_fd: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    server.routes["POST", "/v1/auth/logout"] = Reply(status=204)
+    ran = user.run("login", "--no-browser")
+    assert ran.code == FAILED
+    assert "No space left" in ran.err
+    assert (server.seen[-1].path, server.seen[-1].headers["authorization"]) == ("/v1/auth/logout", f"Bearer {PAT}")
 
 
 def test_a_login_holds_where_the_session_can_not_be_shown(user: Cli, server: PlayedServer, clock: FakeTime) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
 from shared.cli.user.failure import FAILED, INTERRUPTED, NOT_LOGGED_IN, TRY_LATER
-from tests.e2e.stack import DevStack
+from tests.e2e.stack import ROOT, DevStack
 from tests.integration.cli.conftest import KEY, Cli
 
 
@@ -71,5 +74,48 @@ def test_an_interruption_stops_the_service_s_answer(user: Cli) -> None:
     process = user.start("chat", scripted(["text", "Hel"], ["pause", 600], ["text", "lo"]))
     assert process.stdout is not None
     assert process.stdout.read(3) == "Hel"
+    process.send_signal(signal.SIGINT)
+    assert user.finish(process).code == INTERRUPTED
+
+
+@pytest.fixture
+def keeper(user: Cli, dev_scripted: DevStack) -> Cli:
+    """Somebody whose key may make keys."""
+    scopes = [part for scope in ("infer:run", "keys:read", "keys:write") for part in ("--scope", scope)]
+    place = ["--org", "cli", "--project", "web", "--create-missing"]
+    made = subprocess.run(
+        [sys.executable, "-m", "shared.cli", "keys", "create", *place, "--name", "keeper", *scopes],
+        env={**os.environ, "B3OS_REDIS_URL": dev_scripted.redis_url},
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    user.environ["B3OS_API_KEY"] = made.stdout.strip()
+    return user
+
+
+def test_a_key_is_made_used_listed_and_revoked(keeper: Cli) -> None:
+    made = keeper.run(
+        *("keys", "create", "--name", "ci", "--project", "web", "--scope", "infer:run", "--quiet"),
+        *("--cap", "2.50/month", "--expires", "30d"),
+    )
+    assert (made.code, made.err) == (0, "")
+    secret = made.out.strip()
+    listed = {key["name"]: key for key in keeper.run("keys", "list", "--json").json["data"]}
+    assert listed["ci"]["spend_cap"] == {"nano_usd": 2_500_000_000, "period": "month"}
+    assert "$2.50/month" in keeper.run("keys", "list").out
+    chat = ("chat", "--model", "b3os/scripted", "Hi")
+    assert keeper.run(*chat, B3OS_API_KEY=secret).code == 0
+    assert keeper.run("keys", "revoke", listed["ci"]["id"]).code == 0
+    assert keeper.run(*chat, B3OS_API_KEY=secret).code == NOT_LOGGED_IN
+    assert keeper.run("keys", "create", "--name", "x", "--project", "nowhere").code == FAILED
+
+
+def test_a_login_that_begins_at_the_service_can_be_stopped(user: Cli) -> None:
+    process = user.start("login", "--no-browser", "--json")
+    assert process.stdout is not None
+    begun = json.loads(process.stdout.readline())
+    assert begun["verification_uri"].endswith("/device")
     process.send_signal(signal.SIGINT)
     assert user.finish(process).code == INTERRUPTED

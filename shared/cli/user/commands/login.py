@@ -38,7 +38,11 @@ def login(session: Session, /, *, no_browser: bool) -> None:
     if not no_browser:
         open_page(code.verification_uri_complete or code.verification_uri)
     token = Poll(anonymous, code, time.monotonic, time.sleep).wait_for_token()
-    session.file.save(url, token)
+    try:
+        session.file.save(url, token)
+    except Failure:
+        _end_quietly(session, token)  # nobody would know it any more
+        raise
     _end_quietly(session, older)
     _show_login(session, Api(session.address, token))
 
@@ -126,14 +130,14 @@ def _revoke(api: Api) -> bool:
     return True
 
 
-def _end_quietly(session: Session, older: str | None) -> None:
-    """The token that a new one replaced is of no use to anybody; the login does not depend on its end."""
-    if older is None or not is_token(older):
+def _end_quietly(session: Session, unkept: str | None) -> None:
+    """A token that this machine doesn't keep is of no use to anybody; the command does not depend on its end."""
+    if unkept is None or not is_token(unkept):
         return
     try:
-        _revoke(Api(session.address, older))
+        _revoke(Api(session.address, unkept))
     except Failure:
-        note("The token of the earlier login could not be revoked.")
+        note("A token that is not kept here could not be revoked.")
 
 
 def _without_csrf(facts: Document) -> Document:

@@ -46,20 +46,19 @@ def requests(
         _show_one(session, session.api().get(f"{_REQUESTS}/{segment(request_id)}"))
         return
     filters = {"status": status, "key": key, "model": model}
-    records, following = fetch_records(session.api(), filters, limit=limit, cursor=cursor)
+    page = fetch_page(session.api(), filters, limit=limit, cursor=cursor)
     if session.as_json:
-        say_json({"data": records, "next_cursor": following})
+        say_json(page)
         return
-    say(render_table(_HEAD, [_row(record) for record in records]))
-    if following is not None:
-        note(f"There are more: --cursor {following}")
+    say(render_table(_HEAD, [_row(record) for record in page["data"]]))
+    if page["next_cursor"] is not None:
+        note(f"There are more: --cursor {page['next_cursor']}")
 
 
-def fetch_records(
-    api: Api, filters: dict[str, str | None], *, limit: int, cursor: str | None
-) -> tuple[list[Document], str | None]:
-    """Up to `limit` records, of as many pages as that takes, and where the next one begins."""
+def fetch_page(api: Api, filters: dict[str, str | None], *, limit: int, cursor: str | None) -> Document:
+    """Up to `limit` records as one page, of as many of the server's as that takes."""
     records: list[Document] = []
+    page: Document = {}
     for _ in range(_MOST_PAGES):
         asked = min(limit - len(records), _MOST_OF_A_PAGE)
         page = api.get(_REQUESTS, {**filters, "limit": asked, "cursor": cursor})
@@ -67,7 +66,7 @@ def fetch_records(
         before, cursor = cursor, text_at(page, "next_cursor") or None
         if cursor is None or cursor == before or len(records) >= limit:
             break
-    return records, cursor
+    return {**page, "data": records, "next_cursor": cursor}
 
 
 def _show_one(session: Session, record: Document) -> None:
