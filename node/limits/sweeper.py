@@ -19,7 +19,7 @@ from redis.asyncio import Redis
 from node.limits import names
 from node.limits.bill import build_abandoned
 from node.limits.facts import Unreadable, decode_subject
-from node.limits.limiter import Hold, Limiter, Progress, Settlement
+from node.limits.limiter import Hold, Limiter, Progress, Settled, Settlement
 from node.limits.redis_limiter import LEASE_MS
 from node.limits.store import Store, load_script
 from shared.tasks import in_background
@@ -87,10 +87,9 @@ class Sweeper:
         settled = 0
         for request_id in ended:
             if (settlement := await self._read(org, request_id)) is not None:
-                booking = await self.limiter.settle(settlement)
-                settled += 1
-                facts = {"request": request_id, "booking": type(booking).__name__}
-                _log.warning("an abandoned request was settled", extra={"facts": facts})
+                if isinstance(await self.limiter.settle(settlement), Settled):
+                    settled += 1
+                    _log.warning("an abandoned request was settled", extra={"facts": {"request": request_id}})
         return settled
 
     async def _read(self, org: str, request_id: str) -> Settlement | None:
