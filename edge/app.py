@@ -40,7 +40,7 @@ def build_edge_app(proxy: Proxy, identity: Identity) -> web.Application:
         handler = proxy.handler("models:read")
         app.router.add_get(f"{PREFIX}/{path}", handler, allow_head=False)
     app.router.add_route("HEAD", PREFIX, say_hello)
-    keys, auth = identity.keys, identity.auth
+    keys, auth, device = identity.keys, identity.auth, identity.device
     for method, path, handler in (
         ("POST", "/v1/keys", keys.create_key),
         ("GET", "/v1/keys", keys.list_keys),
@@ -50,6 +50,10 @@ def build_edge_app(proxy: Proxy, identity: Identity) -> web.Application:
         ("GET", "/v1/auth/session", auth.show_session),
         ("POST", "/v1/auth/organization", auth.switch_organization),
         ("POST", "/v1/auth/password", auth.change_password),
+        ("POST", "/v1/auth/device/code", device.begin),
+        ("POST", "/v1/auth/device/token", device.fetch_token),
+        ("GET", "/v1/auth/device", device.show),
+        ("POST", "/v1/auth/device/decision", device.decide),
     ):
         app.router.add_route(method, path, _answering(handler))
     for path, document in load_documents().items():

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from redis.asyncio import Redis
 
 from edge.api.auth import AuthRoutes
+from edge.api.device import DeviceRoutes
 from edge.api.keys import KeyRoutes
 from edge.auth.accounts import RedisAccounts
 from edge.auth.authenticate import Authenticator
 from edge.auth.cache import RecordCache
+from edge.auth.device import LIFETIME_S, MAX_WRONG_CODES, RedisDevices
 from edge.auth.failures import FailureLimit
 from edge.auth.hosts import Hosts
 from edge.auth.invalidations import Invalidations
@@ -34,6 +36,7 @@ class Identity:
     invalidations: Invalidations
     keys: KeyRoutes
     auth: AuthRoutes
+    device: DeviceRoutes
     key_cache: RecordCache[KeyRecord]
     session_cache: RecordCache[SessionRecord]
 
@@ -54,20 +57,25 @@ async def opened_identity(
     )
     passwords = Passwords()
     login = Login(accounts, sessions, passwords, per_address, per_account)
-    auth = AuthRoutes(
-        authenticator,
-        login,
-        accounts,
-        sessions,
-        session_cache,
-        hosts,
-        wall_clock,
-        trusted_proxies=settings.trusted_proxies,
-    )
+    proxies = settings.trusted_proxies
     keys = KeyRoutes(authenticator, store, key_cache, wall_clock)
+    auth = AuthRoutes(
+        authenticator, login, accounts, sessions, session_cache, keys, hosts, wall_clock, trusted_proxies=proxies
+    )
+    device = DeviceRoutes(
+        authenticator,
+        RedisDevices(redis),
+        accounts,
+        store,
+        hosts,
+        FailureLimit(settings.device_logins_per_address, LIFETIME_S, clock),
+        FailureLimit(MAX_WRONG_CODES, LIFETIME_S, clock),
+        wall_clock,
+        trusted_proxies=proxies,
+    )
     invalidations = Invalidations(redis, key_cache, session_cache)
     try:
         async with invalidations.following():
-            yield Identity(authenticator, invalidations, keys, auth, key_cache, session_cache)
+            yield Identity(authenticator, invalidations, keys, auth, device, key_cache, session_cache)
     finally:
         passwords.close()

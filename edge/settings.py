@@ -36,6 +36,7 @@ class EdgeSection(Section):
             listed so that none of them can become a dashboard's by mistake.
         trusted_proxies: how many proxies in front append to `X-Forwarded-For`.
         login_window_s, login_failures_per_address, login_failures_per_account: how many log-ins may fail in a window.
+        device_logins_per_address: how many log-ins by device an address may begin in ten minutes.
     """
 
     env_aliases: ClassVar[Mapping[str, str]] = {
@@ -62,6 +63,7 @@ class EdgeSection(Section):
     login_window_s: float = Field(900, gt=0)
     login_failures_per_address: int = Field(50, ge=1)
     login_failures_per_account: int = Field(10, ge=1)
+    device_logins_per_address: int = Field(60, ge=1)
 
     @field_validator("nodes")
     @classmethod

@@ -23,13 +23,18 @@ class Condition:
     @property
     def is_final(self) -> bool:
         """Whether the same request can never succeed, which SDKs learn from `x-should-retry: false`."""
-        return 400 <= self.status < 500 and self.status not in (408, 409, 429)
+        is_waiting = self.code in ("authorization_pending", "slow_down")  # RFC 8628 §3.5: the client asks again
+        return 400 <= self.status < 500 and self.status not in (408, 409, 429) and not is_waiting
 
 
 INVALID_REQUEST = Condition(400, "invalid_request", "invalid_request_error", "invalid_request_error")
 UNSUPPORTED_PARAMETER = Condition(400, "unsupported_parameter", "invalid_request_error", "invalid_request_error")
 IMAGE_KIND = Condition(400, "unsupported_media_type", "invalid_request_error", "invalid_request_error")
 PROMPT_TOO_LONG = Condition(400, "context_length_exceeded", "invalid_request_error", "invalid_request_error")
+AUTHORIZATION_PENDING = Condition(400, "authorization_pending", "invalid_request_error", "invalid_request_error")
+SLOW_DOWN = Condition(400, "slow_down", "invalid_request_error", "invalid_request_error")
+ACCESS_DENIED = Condition(400, "access_denied", "invalid_request_error", "invalid_request_error")
+EXPIRED_TOKEN = Condition(400, "expired_token", "invalid_request_error", "invalid_request_error")
 UNAUTHORIZED = Condition(401, "unauthorized", "authentication_error", "authentication_error")
 FORBIDDEN = Condition(403, "forbidden", "permission_error", "permission_error")
 EGRESS_DENIED = Condition(403, "egress_denied", "permission_error", "permission_error")

@@ -11,13 +11,15 @@ from aiohttp import web
 from pydantic import Field
 
 from edge.api.body import Body, invalid, read_json, require_json
+from edge.api.keys import KeyRoutes, render_key
 from edge.api.render import private_json
 from edge.auth.accounts import Membership, RedisAccounts
-from edge.auth.authenticate import Authenticator, SessionIdentity
+from edge.auth.authenticate import Authenticator, Identity, KeyIdentity, SessionIdentity
 from edge.auth.cache import RecordCache
 from edge.auth.csrf import refuse_other_sites
 from edge.auth.failures import address_of
 from edge.auth.hosts import Hosts
+from edge.auth.key_store import KeyRecord
 from edge.auth.login import Login, Opened
 from edge.auth.passwords import MAX_CHARACTERS, MIN_CHARACTERS
 from edge.auth.scopes import ROLES
@@ -62,6 +64,7 @@ class AuthRoutes:
         accounts: RedisAccounts,
         sessions: RedisSessions,
         cache: RecordCache[SessionRecord],
+        keys: KeyRoutes,
         hosts: Hosts,
         wall_clock: Callable[[], float],
         *,
@@ -73,6 +76,7 @@ class AuthRoutes:
         self._accounts = accounts
         self._sessions = sessions
         self._cache = cache
+        self._keys = keys
         self._hosts = hosts
         self._wall_clock = wall_clock
         self._trusted_proxies = trusted_proxies
@@ -95,18 +99,25 @@ class AuthRoutes:
         return await self._answer_opened(opened)
 
     async def log_out(self, request: web.Request) -> web.Response:
-        """`POST /v1/auth/logout`: the session is over on every edge."""
-        identity = await self._require_session(request)
+        """`POST /v1/auth/logout`: the session, or the token of `b3os login`, is over on every edge."""
+        identity = await self._identify(request)
+        response = web.Response(status=204, headers={"Cache-Control": "no-store"})
+        if isinstance(identity, KeyIdentity):
+            if identity.record.kind != "pat":
+                raise ApiError(FORBIDDEN, "an API key has not logged in: revoke it with DELETE /v1/keys/{id}")
+            await self._keys.end_key(identity.record)
+            return response
         async with answering():
             await self._sessions.close_session(identity.digest, identity.record.user)
         self._cache.invalidate(identity.digest)  # without waiting for our own message
-        response = web.Response(status=204, headers={"Cache-Control": "no-store"})
         response.headers.add("Set-Cookie", build_removal())
         return response
 
     async def show_session(self, request: web.Request) -> web.Response:
-        """`GET /v1/auth/session`: who is logged in, where he may work, and the token for changes."""
-        identity = await self._require_session(request)
+        """`GET /v1/auth/session`: who is logged in, where he may work, the token for changes; or what a key is."""
+        identity = await self._identify(request)
+        if isinstance(identity, KeyIdentity):
+            return await self._answer_key(identity.record)
         return await self._answer(identity.record)
 
     async def switch_organization(self, request: web.Request) -> web.Response:
@@ -128,11 +139,15 @@ class AuthRoutes:
         self._cache.clear()
         return await self._answer_opened(opened)
 
-    async def _require_session(self, request: web.Request) -> SessionIdentity:
+    async def _identify(self, request: web.Request) -> Identity:
         context = request[CONTEXT]
         with context.phases.measure("edge_auth"):
             identity = await self._authenticator.identify(request)
         context.facts.update(actor=identity.record.id)
+        return identity
+
+    async def _require_session(self, request: web.Request) -> SessionIdentity:
+        identity = await self._identify(request)
         if not isinstance(identity, SessionIdentity):
             raise ApiError(FORBIDDEN, "this route is for sessions of the dashboard, not for API keys")
         return identity
@@ -161,6 +176,19 @@ class AuthRoutes:
                 "organizations": [_membership(each) for each in memberships],
                 "csrf_token": record.csrf,
                 "expires_at": iso(record.ends_at_s),
+            }
+        )
+
+    async def _answer_key(self, record: KeyRecord) -> web.Response:
+        async with answering():
+            user = None if record.made_by is None else await self._accounts.fetch_user(record.made_by)
+        return private_json(
+            {
+                "user": None if user is None else {"id": user.id, "email": user.email, "name": user.name},
+                "organization": record.org,
+                "project": record.project,
+                "scopes": list(record.granted),
+                "key": render_key(record, self._wall_clock()),
             }
         )
 

@@ -14,9 +14,9 @@ from typing import Annotated, Literal
 from aiohttp import web
 from pydantic import AwareDatetime, Field, StringConstraints
 
-from edge.api.body import Body, invalid, read_json
+from edge.api.body import PLAIN_TEXT, Body, invalid, read_json
 from edge.api.render import private_json
-from edge.auth.authenticate import Authenticator, Identity, KeyIdentity, SessionIdentity
+from edge.auth.authenticate import KINDS, Authenticator, Identity, KeyIdentity, SessionIdentity
 from edge.auth.cache import RecordCache
 from edge.auth.credentials import Credential, mint_credential
 from edge.auth.key_store import MAX_GENERATIONS, KeyRecord, RedisKeyStore, SpendCap
@@ -33,7 +33,6 @@ MAX_LABEL = 100
 MAX_NANO_USD = 9_000_000_000_000_000
 """Nine million dollars: integers up to here are exact in Redis's Lua, whose numbers are doubles."""
 MAX_LIFETIME_S = 10 * 366 * 86_400
-_LABEL = r"^[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+$"
 _NAME = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 Scope = Literal["infer:run", "models:read", "keys:read", "keys:write", "requests:read", "usage:read"]
 
@@ -48,7 +47,7 @@ class SpendCapBody(Body):
 class KeyBody(Body):
     """The key that is wanted."""
 
-    name: Annotated[str, StringConstraints(min_length=1, max_length=MAX_LABEL, pattern=_LABEL)]
+    name: Annotated[str, StringConstraints(min_length=1, max_length=MAX_LABEL, pattern=PLAIN_TEXT)]
     project: Annotated[str, StringConstraints(pattern=_NAME)]
     scopes: tuple[Scope, ...] | None = Field(None, min_length=1, max_length=20)
     spend_cap: SpendCapBody | None = None
@@ -101,13 +100,21 @@ class KeyRoutes:
         """`DELETE /v1/keys/{id}`: refused by every edge within a second; doing it twice is no fault."""
         identity = await self._identify(request, "keys:write")
         key_id = request.match_info["id"]
-        async with answering():
-            try:
-                record = await self._store.revoke_key(key_id, _org_of(identity))
-            except UnknownRecord:
-                raise ApiError(NO_SUCH_RECORD, "your organization has no key of this id", param="id") from None
-        self._cache.clear()  # without waiting for our own message; a revocation is rare enough
+        try:
+            record = await self._revoke(key_id, _org_of(identity))
+        except UnknownRecord:
+            raise ApiError(NO_SUCH_RECORD, "your organization has no key of this id", param="id") from None
         return private_json(render_key(record, self._wall_clock()))
+
+    async def end_key(self, record: KeyRecord) -> None:
+        """Revoke the key that asks for it."""
+        await self._revoke(record.id, record.org)
+
+    async def _revoke(self, key_id: str, org: str) -> KeyRecord:
+        async with answering():
+            record = await self._store.revoke_key(key_id, org)
+        self._cache.clear()  # without waiting for our own message; a revocation is rare enough
+        return record
 
     async def _identify(self, request: web.Request, scope: str) -> Identity:
         context = request[CONTEXT]
@@ -143,6 +150,7 @@ def render_key(record: KeyRecord, now_s: float) -> dict[str, object]:
     cap = record.spend_cap
     return {
         "id": record.id,
+        "kind": KINDS[record.kind],
         "name": record.name,
         "organization": record.org,
         "project": record.project,

@@ -22,7 +22,7 @@ from edge.auth.store import StoreUnavailable
 from shared.errors import FORBIDDEN, NODE_UNAVAILABLE, ApiError
 from shared.node_token import Caller
 
-_KINDS = {"sk": "key", "pat": "token"}
+KINDS = {"sk": "key", "pat": "token"}
 _log = logging.getLogger("b3os.edge.auth")
 
 
@@ -136,7 +136,7 @@ def caller_of(identity: Identity) -> Caller:
             return Caller(
                 org=key.org,
                 project=key.project,
-                actor_kind=_KINDS[key.kind],
+                actor_kind=KINDS[key.kind],
                 actor_id=key.id,
                 scopes=key.granted,
                 limits=key.org_limits,

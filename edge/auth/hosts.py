@@ -36,8 +36,10 @@ class Hosts:
     """The names of the dashboard."""
 
     def __init__(self, dashboard: Iterable[str]) -> None:
-        """Names in the form of `normalize_host`."""
-        self._dashboard = frozenset(dashboard)
+        """At least one name, all in the form of `normalize_host`."""
+        ordered = tuple(dashboard)
+        self.first = ordered[0]
+        self._dashboard = frozenset(ordered)
 
     def dashboard_of(self, headers: Headers) -> str | None:
         """The dashboard's name that the request was sent to; None under any other name, or under two."""

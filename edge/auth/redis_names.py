@@ -63,6 +63,16 @@ def user_sessions(user_id: str) -> str:
     return f"{user(user_id)}:sessions"
 
 
+def device(digest: str) -> str:
+    """A log-in by device that waits; `digest` is the SHA-256 of its device code."""
+    return f"b3os:device:{digest}"
+
+
+def device_user_code(user_code: str) -> str:
+    """The digest of the device code that goes with this user code."""
+    return f"b3os:device-user-code:{user_code}"
+
+
 def session(digest: str) -> str:
     """A session's hash; `digest` is the SHA-256 of its value."""
     return f"{SESSION_PREFIX}{digest}"

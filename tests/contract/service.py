@@ -87,11 +87,11 @@ class Answer:
         assert body["error"]["param"] is None
         return self.status, body["error"]["code"], body["error"]["type"]
 
-    def problem(self) -> tuple[int, str, str | None]:
+    def problem(self, and_has: str = "param") -> tuple[int, str, str | None]:
         """Status, code and param of a refusal outside `/v1/infer` (RFC 9457)."""
         body = self.body
         assert self.headers["content-type"] == "application/problem+json"
-        assert {"type", "title", "status", "detail", "instance", "code"} == set(body) - {"param"}
+        assert {"type", "title", "status", "detail", "instance", "code"} == set(body) - {"param", and_has}
         assert (body["instance"], body["status"]) == (self.headers["request-id"], self.status)
         return self.status, body["code"], body.get("param")
 
@@ -178,7 +178,8 @@ def check_promises(answer: Answer, *, is_inference: bool, sent: bytes) -> None:
     assert text
     assert len(text) <= 600
     assert not [found for found in _LEAKS.findall(text) if found.encode() not in sent], text
-    is_final = 400 <= answer.status < 500 and answer.status not in (408, 429)
+    is_waiting = not is_inference and answer.body["code"] in ("authorization_pending", "slow_down")
+    is_final = 400 <= answer.status < 500 and answer.status not in (408, 429) and not is_waiting
     assert (answer.headers.get("x-should-retry") == "false") == is_final
     if answer.status in (429, 503):
         assert int(answer.headers["retry-after"]) >= 1

@@ -33,6 +33,15 @@ ELSEWHERE = {  # rows that need a service of another kind: broken, silent, or sp
     "bounds scans of a JPEG": (
         "tests/unit/node/test_decode.py::test_a_jpeg_of_hundreds_of_scans_is_refused_before_it_is_decoded"
     ),
+    **{
+        f"errors 400 {code}": f"tests/contract/test_devices.py::{name}"
+        for code, name in (
+            ("authorization_pending", "test_devices_waiting_is_told_its_pace"),
+            ("slow_down", "test_devices_waiting_is_told_its_pace"),
+            ("access_denied", "test_devices_token_is_fetched_once"),
+            ("expired_token", "test_devices_token_is_fetched_once"),
+        )
+    },
     "errors 408 request_timeout": "tests/integration/test_http_server.py::test_a_body_that_stops_coming_is_a_408",
     "errors 409 token_reused": (
         "tests/integration/node/test_messages.py::test_a_request_without_a_token_or_with_a_used_one_is_not_read"
@@ -101,7 +110,7 @@ def row_of(test: str, section: str) -> str | None:
 def test_the_documents_have_the_sections_of_the_contract() -> None:
     assert set(rows()) == {
         *("names", "routes", "fields", "refusals", "headers", "streaming", "agents", "bounds", "errors"),
-        *("sessions", "keys"),
+        *("sessions", "keys", "devices"),
     }
 
 

@@ -72,5 +72,15 @@ def test_keys_expiry_is_a_time_with_its_offset(person: Person) -> None:
         assert person.send("POST", KEYS, body).problem() == (400, "invalid_request", "expires_at")
 
 
+def test_keys_cli_tokens_are_keys_of_a_user(service: Service, person: Person) -> None:
+    codes = service.send(b"{}", "/v1/auth/device/code", key="").message
+    body = {"user_code": codes["user_code"], "decision": "approve"}
+    assert person.send("POST", "/v1/auth/device/decision", body).status == 204
+    grant = {"grant_type": "urn:ietf:params:oauth:grant-type:device_code", "device_code": codes["device_code"]}
+    answer = person.send("POST", "/v1/auth/device/token", grant).message
+    assert answer["scope"].split() == list(ROLES["owner"])
+    assert answer["expires_in"] == 90 * 24 * 3600
+
+
 def test_keys_other_organizations_have_are_a_404(person: Person) -> None:
     assert person.send("DELETE", f"{KEYS}/key_0000000000000000").problem() == (404, "not_found", "id")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import yaml
 
@@ -74,8 +76,8 @@ def test_routes_post_v1_keys_and_its_list_and_its_end(person: Person, service: S
 def test_routes_get_v1_keys_shows_four_characters_of_each(person: Person) -> None:
     made = person.send("POST", "/v1/keys", {"name": "n", "project": "default"}).body
     listed = person.send("GET", "/v1/keys")
-    first = listed.message["data"][0]
-    assert (first["id"], first["hint"]) == (made["id"], made["key"][8:12])
+    hints = {each["id"]: each["hint"] for each in listed.message["data"]}
+    assert hints[made["id"]] == made["key"][8:12]
     assert made["key"][8:13] not in listed.raw.decode()
 
 
@@ -111,6 +113,32 @@ def test_routes_post_v1_auth_organization_goes_on_elsewhere(person: Person) -> N
 def test_routes_post_v1_auth_password_wants_the_old_one(person: Person) -> None:
     body = {"current_password": "wrong", "new_password": "a new and longer one"}
     assert person.send("POST", "/v1/auth/password", body).problem() == (401, "unauthorized", None)
+
+
+def test_routes_post_v1_auth_device_code_token_and_decision(service: Service, person: Person) -> None:
+    codes = service.send(b"{}", "/v1/auth/device/code", key="").message
+    body = {"user_code": codes["user_code"], "decision": "approve"}
+    assert person.send("POST", "/v1/auth/device/decision", body).status == 204
+    grant = {"grant_type": "urn:ietf:params:oauth:grant-type:device_code", "device_code": codes["device_code"]}
+    token = service.send(json.dumps(grant).encode(), "/v1/auth/device/token", key="").message["access_token"]
+    assert token.startswith("b3os_pat_")
+    told = service.send(None, "/v1/auth/session", "GET", key=token).message
+    assert (told["user"]["email"], told["organization"], told["project"]) == (person.email, "dev", "default")
+
+
+def test_routes_post_v1_auth_device_token_knows_no_other_grant(service: Service) -> None:
+    answer = service.send(b'{"grant_type":"password","device_code":"x"}', "/v1/auth/device/token", key="")
+    assert answer.problem() == (400, "invalid_request", "grant_type")
+
+
+def test_routes_post_v1_auth_device_decision_about_nobody_is_a_404(person: Person) -> None:
+    body = {"user_code": "BBBB-BBBB", "decision": "deny"}
+    assert person.send("POST", "/v1/auth/device/decision", body).problem() == (404, "not_found", "user_code")
+
+
+def test_routes_get_v1_auth_device_shows_who_waits(service: Service, person: Person) -> None:
+    codes = service.send(b'{"client":"x"}', "/v1/auth/device/code", key="").message
+    assert person.send("GET", f"/v1/auth/device?user_code={codes['user_code']}").message["client"] == "x"
 
 
 def test_routes_get_v1_openapi_yaml_and_json_need_no_key(service: Service) -> None:

@@ -13,6 +13,7 @@ from aiohttp.test_utils import make_mocked_request
 from openapi_spec_validator import validate as validate_spec
 
 from edge.api.auth import AuthRoutes
+from edge.api.device import DeviceRoutes
 from edge.api.keys import KeyRoutes
 from edge.app import build_edge_app
 from edge.identity import Identity
@@ -39,8 +40,9 @@ def build_nobody() -> Identity:
     """The routes of identity, which nobody asks either."""
     nothing = cast("Any", None)
     keys = KeyRoutes(nothing, nothing, nothing, nothing)
-    auth = AuthRoutes(nothing, nothing, nothing, nothing, nothing, nothing, nothing, trusted_proxies=0)
-    return Identity(nothing, nothing, keys, auth, nothing, nothing)
+    auth = AuthRoutes(*[nothing] * 8, trusted_proxies=0)
+    device = DeviceRoutes(*[nothing] * 8, trusted_proxies=0)
+    return Identity(nothing, nothing, keys, auth, device, nothing, nothing)
 
 
 def list_contents(value: Any, pointer: str = "") -> Iterator[tuple[str, Spec]]:

@@ -35,6 +35,7 @@ async def test_a_key_is_told_once_and_listed_without_its_secret(page: Page, owne
     key = made.body.pop("key")
     assert made.body == {
         "id": made.body["id"],
+        "kind": "key",
         "name": "laptop",
         "organization": "acme",
         "project": "main",

@@ -20,7 +20,7 @@ from tests.integration.edge.parts import Edge, make_key
 from tests.integration.edge.people import Answer, Page, make_user
 from tests.unit.test_openapi import NoProxy
 
-SESSION = "a session"
+SESSION, ANYBODY = "a session", "any credential"
 ROUTES = {
     ("POST", "/v1/infer/v1/messages"): "infer:run",
     ("POST", "/v1/infer/messages"): "infer:run",
@@ -32,18 +32,23 @@ ROUTES = {
     ("POST", "/v1/keys"): "keys:write",
     ("GET", "/v1/keys"): "keys:read",
     ("DELETE", "/v1/keys/{id}"): "keys:write",
-    ("GET", "/v1/auth/session"): SESSION,
+    ("GET", "/v1/auth/session"): ANYBODY,
     ("POST", "/v1/auth/logout"): SESSION,
     ("POST", "/v1/auth/organization"): SESSION,
     ("POST", "/v1/auth/password"): SESSION,
+    ("GET", "/v1/auth/device"): SESSION,
+    ("POST", "/v1/auth/device/decision"): SESSION,
 }
 OPEN = {
     ("HEAD", "/v1/infer"),
     ("GET", "/v1/openapi.yaml"),
     ("GET", "/v1/openapi.json"),
     ("POST", "/v1/auth/login"),  # tests/integration/edge/test_login.py
+    ("POST", "/v1/auth/device/code"),  # tests/integration/edge/test_device.py
+    ("POST", "/v1/auth/device/token"),
 }
-SCOPED = {route: scope for route, scope in ROUTES.items() if scope != SESSION}
+SCOPED = {route: scope for route, scope in ROUTES.items() if scope not in (SESSION, ANYBODY)}
+BOUND = {route: scope for route, scope in ROUTES.items() if scope != ANYBODY}
 CHANGES = {route: scope for route, scope in ROUTES.items() if route[0] != "GET"}
 
 
@@ -173,7 +178,7 @@ CASES: dict[str, Case] = {
     "an expired key": (expired_key, ROUTES, 401),
     "a revoked key": (revoked_key, ROUTES, 401),
     "a suspended organization": (key_of_a_suspended_organization, ROUTES, 401),
-    "the wrong scopes": (key_without_the_scope, ROUTES, 403),
+    "the wrong scopes": (key_without_the_scope, BOUND, 403),
     "a bad cookie": (bad_cookie, ROUTES, 401),
     "an ended session": (ended_session, ROUTES, 401),
     "a disabled user": (disabled_user, ROUTES, 401),
