@@ -86,10 +86,10 @@ class Sweeper:
         ended = await self.store.ask(_ended_leases(org, now_ms)) or []
         settled = 0
         for request_id in ended:
-            if (settlement := await self._read(org, request_id)) is not None:
-                if isinstance(await self.limiter.settle(settlement), Settled):
-                    settled += 1
-                    _log.warning("an abandoned request was settled", extra={"facts": {"request": request_id}})
+            settlement = await self._read(org, request_id)
+            if settlement is not None and isinstance(await self.limiter.settle(settlement), Settled):
+                settled += 1
+                _log.warning("an abandoned request was settled", extra={"facts": {"request": request_id}})
         return settled
 
     async def _read(self, org: str, request_id: str) -> Settlement | None:

@@ -1,0 +1,179 @@
+"""Bills that can't be booked yet: on disk, in memory, aside; and when they are tried again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from node.limits.bill import Ending, build_abandoned, build_settlement
+from node.limits.books import Books
+from node.limits.facts import Unreadable, decode_settlement, encode_settlement
+from node.limits.limiter import (
+    Booking,
+    Hold,
+    Limits,
+    Progress,
+    Settled,
+    Settlement,
+    SpendCap,
+    Subject,
+    TooOld,
+    Unavailable,
+)
+from node.limits.prices import Price
+from node.limits.spool import Spool
+from shared.ids import new_request_id
+
+
+def some_bill() -> Settlement:
+    subject = Subject(
+        new_request_id(),
+        "acme",
+        "main",
+        "key_1",
+        "b3os/test",
+        "n1",
+        Price(3, 15),
+        Limits(5, None, 7),
+        SpendCap(9, "day"),
+    )
+    ending = Ending("client_gone", 499, ttft_ms=1.5, total_ms=20.25, phases_ms={"parse": 0.5})
+    return build_settlement(Hold(subject, 1_796_040_000_000, "0f"), Progress(True, 100, 20, 64), ending, 77)
+
+
+class ScriptedLimiter:
+    """Settles as it is told."""
+
+    def __init__(self, answer: Callable[[], Booking]) -> None:
+        self.answer, self.booked = answer, list[Settlement]()
+
+    async def settle(self, settlement: Settlement) -> Booking:
+        """Or raises."""
+        answer = self.answer()
+        if isinstance(answer, Settled):
+            self.booked.append(settlement)
+        return answer
+
+
+class Setting:
+    """Books whose Redis the test switches."""
+
+    def __init__(self, folder: Path) -> None:
+        self.limiter = ScriptedLimiter(Settled)
+        self.spool = Spool(folder)
+        self.is_back = asyncio.Event()
+        self.books = Books(self.limiter, self.spool, until_back=self._until_back)  # type: ignore[arg-type]
+
+    async def _until_back(self) -> None:
+        await self.is_back.wait()
+
+
+@pytest.fixture
+def setting(tmp_path: Path) -> Setting:
+    return Setting(tmp_path / "spool")
+
+
+def test_a_bill_reads_back_as_it_was_written() -> None:
+    for settlement in (some_bill(), build_abandoned(some_bill().hold, Progress(), 3)):
+        assert decode_settlement(encode_settlement(settlement)) == settlement
+
+
+async def test_a_booked_bill_leaves_no_file(setting: Setting) -> None:
+    assert await setting.books.book(some_bill()) == Settled()
+    assert setting.spool.names() == []
+
+
+async def test_a_bill_that_redis_did_not_take_is_on_disk_and_booked_later(setting: Setting, tmp_path: Path) -> None:
+    setting.limiter.answer = Unavailable
+    first, second = some_bill(), some_bill()
+    assert await setting.books.book(first) == Unavailable()
+    await setting.books.book(second)
+    assert await setting.books.replay() == 2
+    again = Setting(tmp_path / "spool")  # the process was started again
+    assert await again.books.replay() == 0
+    assert sorted(each.record.id for each in again.limiter.booked) == sorted([first.record.id, second.record.id])
+    assert again.spool.names() == []
+
+
+async def test_what_waits_is_replayed_at_start_and_whenever_redis_is_back(setting: Setting) -> None:
+    setting.spool.put(some_bill())
+    async with setting.books.replaying(), asyncio.timeout(20):
+        await asyncio.sleep(0.05)
+        assert setting.limiter.booked == []
+        setting.is_back.set()
+        while setting.spool.names():
+            await asyncio.sleep(0.005)
+        setting.limiter.answer = Unavailable
+        await setting.books.book(some_bill())
+        setting.limiter.answer = Settled
+        while setting.spool.names():
+            await asyncio.sleep(0.005)
+    assert len(setting.limiter.booked) == 2
+
+
+def failing() -> NoReturn:
+    raise RuntimeError("a fault of ours")
+
+
+async def test_a_fault_of_ours_loses_no_bill_either(setting: Setting) -> None:
+    setting.limiter.answer = failing
+    await setting.books.book(some_bill())
+    assert len(setting.spool.names()) == 1
+    assert await setting.books.replay() == 1
+    setting.limiter.answer = Settled
+    assert await setting.books.replay() == 0
+
+
+async def test_a_bill_waits_in_memory_where_the_disk_is_full(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(settlement: Settlement) -> None:
+        raise OSError("no space left")
+
+    setting.limiter.answer = Unavailable
+    monkeypatch.setattr(setting.spool, "put", full)
+    settlement = some_bill()
+    await setting.books.book(settlement)
+    assert await setting.books.replay() == 1
+    setting.limiter.answer = Settled
+    assert await setting.books.replay() == 0
+    assert setting.limiter.booked == [settlement]
+
+
+async def test_a_cut_file_is_set_aside_and_the_others_are_booked(setting: Setting, tmp_path: Path) -> None:
+    setting.spool.put(some_bill())
+    whole = encode_settlement(some_bill())
+    for number, text in enumerate((b"", whole[:-1], whole[: len(whole) // 2], b"{}", b"\xff\x00")):
+        (tmp_path / "spool" / f"req_0{number}.bill").write_bytes(text)
+        with pytest.raises(Unreadable):
+            setting.spool.read(f"req_0{number}.bill")
+    assert await setting.books.replay() == 0
+    assert len(setting.limiter.booked) == 1
+    assert setting.spool.names() == []
+    assert len(list((tmp_path / "spool").glob("*.aside"))) == 5  # for an operator
+
+
+async def test_a_bill_too_old_to_be_booked_safely_is_set_aside(setting: Setting, tmp_path: Path) -> None:
+    setting.spool.put(some_bill())
+    setting.limiter.answer = TooOld
+    assert await setting.books.replay() == 0
+    assert len(list((tmp_path / "spool").glob("*.aside"))) == 1
+
+
+def test_what_a_crash_cut_while_writing_is_no_bill(tmp_path: Path) -> None:
+    folder = tmp_path / "spool"
+    Spool(folder).put(settlement := some_bill())
+    (folder / "req_1-abcd.partial").write_bytes(b'{"hold"')
+    spool = Spool(folder)
+    assert spool.names() == [f"{settlement.record.id}.bill"]
+    assert not list(folder.glob("*.partial"))
+    assert spool.read("req_gone.bill") is None
+
+
+def test_nobody_else_reads_the_spool(tmp_path: Path) -> None:
+    Spool(tmp_path / "spool")
+    assert (tmp_path / "spool").stat().st_mode & 0o077 == 0
