@@ -42,7 +42,7 @@ class Spent:
 
 
 def field_prefix(key_id: str, model: str) -> str:
-    """A day's field is this and one of `COUNTED`; neither ids nor models hold a space."""
+    """A day's field is this and one of `COUNTED`; models hold no space."""
     return f"{key_id} {model} "
 
 
@@ -71,7 +71,7 @@ class UsageReader:
 def _read_day(day: str, counters: dict[str, str]) -> list[UsageRow]:
     rows: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for name, value in counters.items():
-        key_id, model, counted = name.split(" ")
+        key_id, model, counted = name.rsplit(" ", 2)
         if counted in COUNTED:
             rows[key_id, model][counted] = int(value)
     return [UsageRow(day, key_id, model, **counts) for (key_id, model), counts in sorted(rows.items())]

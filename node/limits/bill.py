@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from node.limits.facts import running_record
-from node.limits.limiter import Hold, Progress, Settlement
+from node.limits.limiter import Hold, Progress, Settlement, Subject
 from shared.request_log import Outcome, RequestRecord
 
 
@@ -33,8 +33,23 @@ class Ending:
 
 def build_settlement(hold: Hold, progress: Progress, ending: Ending, image_bytes: int) -> Settlement:
     """The bill of a request whose node is alive."""
-    record = replace(
-        _counted(running_record(hold.subject), hold, progress, image_bytes),
+    return Settlement(hold, _ended(_counted(running_record(hold.subject), hold, progress, image_bytes), ending))
+
+
+def build_abandoned(hold: Hold, progress: Progress, image_bytes: int) -> Settlement:
+    """The bill of a request whose node is taken for dead: to the last count that it told."""
+    record = replace(_counted(running_record(hold.subject), hold, progress, image_bytes), outcome="abandoned")
+    return Settlement(hold, record, is_last_word=False)
+
+
+def build_refused(subject: Subject, ending: Ending) -> RequestRecord:
+    """The log's entry for a request that was not let in."""
+    return _ended(running_record(subject), ending)
+
+
+def _ended(record: RequestRecord, ending: Ending) -> RequestRecord:
+    return replace(
+        record,
         outcome=ending.outcome,
         status=ending.status,
         error_code=ending.error_code,
@@ -43,13 +58,6 @@ def build_settlement(hold: Hold, progress: Progress, ending: Ending, image_bytes
         total_ms=ending.total_ms,
         phases_ms=ending.phases_ms,
     )
-    return Settlement(hold, record)
-
-
-def build_abandoned(hold: Hold, progress: Progress, image_bytes: int) -> Settlement:
-    """The bill of a request whose node is taken for dead: to the last count that it told."""
-    record = replace(_counted(running_record(hold.subject), hold, progress, image_bytes), outcome="abandoned")
-    return Settlement(hold, record, is_last_word=False)
 
 
 def _counted(record: RequestRecord, hold: Hold, progress: Progress, image_bytes: int) -> RequestRecord:

@@ -139,6 +139,7 @@ class RedisLimiter:
 
     async def renew(self, hold: Hold, progress: Progress) -> port.Renewal:
         """For another lease."""
+        await self._announce(hold.subject.org)  # a store that was emptied forgot this too
         arguments: list[Argument] = [
             self._now(),
             hold.subject.request_id,

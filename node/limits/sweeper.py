@@ -26,6 +26,7 @@ from shared.tasks import in_background
 
 SWEEP_EVERY_S = 5.0
 TURN_MS = 30_000
+ORGS_AT_ONCE = 500
 MOST_AT_ONCE = 1000
 FORGET_ORG_S = 2 * 86_400
 _FORGET = load_script("forget")
@@ -74,18 +75,18 @@ class Sweeper:
         if not await self.store.ask(self._take_turn):
             return 0
         orgs = await self.store.ask(_fetch_orgs) or []
-        return sum([await self._sweep_org(org) for org in orgs])
+        return sum([await self._sweep_some(orgs[at : at + ORGS_AT_ONCE]) for at in range(0, len(orgs), ORGS_AT_ONCE)])
 
     async def _take_turn(self, redis: Redis) -> bool:
         """The turn ends by itself: it is shorter than the next sweep is away."""
         turn_ms = min(TURN_MS, int(self.sweep_every_s * 1000))
         return bool(await redis.set(names.SWEEPER, self.node_id, nx=True, px=max(1, turn_ms)))
 
-    async def _sweep_org(self, org: str) -> int:
+    async def _sweep_some(self, orgs: list[str]) -> int:
         now_ms = await self._now_ms()
-        ended = await self.store.ask(_ended_leases(org, now_ms)) or []
+        ended = await self.store.ask(_ended_leases(orgs, now_ms)) or []
         settled = 0
-        for request_id in ended:
+        for org, request_id in ended:
             settlement = await self._read(org, request_id)
             if settlement is not None and isinstance(await self.limiter.settle(settlement), Settled):
                 settled += 1
@@ -151,10 +152,15 @@ async def _fetch_orgs(redis: Redis) -> list[str]:
     return found
 
 
-def _ended_leases(org: str, now_ms: int) -> Callable[[Redis], Awaitable[list[str]]]:
-    async def fetch(redis: Redis) -> list[str]:
-        ended = await redis.zrangebyscore(names.leases_key(org), "-inf", f"({now_ms}", start=0, num=MOST_AT_ONCE)
-        return cast("list[str]", ended)
+def _ended_leases(orgs: list[str], now_ms: int) -> Callable[[Redis], Awaitable[list[tuple[str, str]]]]:
+    """Organization and request of each."""
+
+    async def fetch(redis: Redis) -> list[tuple[str, str]]:
+        async with redis.pipeline(transaction=False) as reads:
+            for org in orgs:
+                reads.zrangebyscore(names.leases_key(org), "-inf", f"({now_ms}", start=0, num=MOST_AT_ONCE)
+            ended = cast("list[list[str]]", await reads.execute())
+        return [(org, request_id) for org, ids in zip(orgs, ended, strict=True) for request_id in ids]
 
     return fetch
 

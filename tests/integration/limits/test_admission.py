@@ -60,8 +60,11 @@ async def test_20_requests_of_30_at_a_cap_of_100_are_3(world: World) -> None:
 async def test_a_cap_is_met_exactly_and_money_beyond_a_float_s_digits_is_exact(world: World) -> None:
     cap = SpendCap(9_000_000_000_000_001, "total")
     first = await world.limiter().admit(world.subject(cap=cap), Needs(cost_nano_usd=9_000_000_000_000_000))
-    hold_of(first)
+    hold = hold_of(first)
     assert isinstance(await world.limiter().admit(world.subject(cap=cap), Needs(cost_nano_usd=2)), CapReached)
+    assert await world.limiter().adjust(hold, Needs()) == Adjusted()
+    assert await world.spent("total") == (0, 0)
+    assert await world.limiter().adjust(hold, Needs(cost_nano_usd=9_000_000_000_000_000)) == Adjusted()
     hold_of(await world.limiter().admit(world.subject(cap=cap), Needs(cost_nano_usd=1)))
     assert await world.spent("total") == (0, 9_000_000_000_000_001)
 
@@ -213,7 +216,7 @@ async def test_what_a_broken_attempt_had_computed_is_not_the_next_one_s(world: W
     hold_of(await world.limiter().admit(replace(subject, node="n2"), Needs()))
     world.clock.wait(31)
     limiter = world.limiter()
-    await Sweeper(limiter.store, limiter, "n9", clock_ms=world.clock)._sweep_org(world.org)
+    await Sweeper(limiter.store, limiter, "n9", clock_ms=world.clock)._sweep_some([world.org])
     assert [(each["node"], each["output_tokens"]) for each in await world.ledger()] == [("n2", "0")]
 
 

@@ -163,7 +163,7 @@ async def test_an_admission_whose_answer_was_lost_frees_itself(doomed: World, mo
     async with asyncio.timeout(WELL_WITHIN_S):
         await limiter.store.breaker.wait_until_closed()
     doomed.clock.wait(31)
-    await Sweeper(limiter.store, limiter, "n9", clock_ms=doomed.clock)._sweep_org(doomed.org)
+    await Sweeper(limiter.store, limiter, "n9", clock_ms=doomed.clock)._sweep_some([doomed.org])
     assert (await doomed.spent())[1] == 0
     hold_of(await limiter.admit(doomed.subject(limits), Needs()))
 
@@ -203,8 +203,8 @@ async def test_a_node_killed_in_the_middle_is_billed_to_what_it_told(
     world.clock.now_ms = system_ms() + 120_000
     limiter = world.limiter()
     sweeper = Sweeper(limiter.store, limiter, "n9", clock_ms=world.clock)
-    assert await sweeper._sweep_org(world.org) == 1
-    assert await sweeper._sweep_org(world.org) == 0
+    assert await sweeper._sweep_some([world.org]) == 1
+    assert await sweeper._sweep_some([world.org]) == 0
     months = {names.period_name("month", at_ms) for at_ms in (began_ms, system_ms())}
     entries = [each for month in sorted(months) for each in await world.ledger(month)]
     assert [(each["request"], each["outcome"], each["cost_nano_usd"]) for each in entries] == [

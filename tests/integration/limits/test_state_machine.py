@@ -158,7 +158,7 @@ class Machine(RuleBasedStateMachine):
         before = set(self.model.done)
         for request in list(self.model.leases):
             self.model.sweep(request, self.holds[request].admitted_ms)
-        assert self.run(sweeper._sweep_org(self.world.org)) == len(set(self.model.done) - before)
+        assert self.run(sweeper._sweep_some([self.world.org])) == len(set(self.model.done) - before)
 
     @precondition(lambda self: self.holds)
     @rule(pick=picks)
