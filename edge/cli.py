@@ -146,7 +146,7 @@ def list_(org: str | None, as_json: bool) -> None:
 @click.argument("key_id")
 def revoke(key_id: str) -> None:
     """Revoke a key for good; every edge refuses it within a second."""
-    click.echo(f"revoked {_on_store(lambda store: store.revoke_key(key_id)).id}")
+    click.echo(f"revoked {_on_store(lambda store: store.revoke_key(key_id)).record.id}")
 
 
 def _on_store(work: Callable[[RedisKeyStore], Awaitable[T]]) -> T:

@@ -136,7 +136,7 @@ class AuthRoutes:
             raise invalid("new_password", "Input should differ from current_password")
         address = address_of(request.remote, request.headers, self._trusted_proxies)
         opened = await self._login.change_password(identity, body.current_password, body.new_password, address)
-        self._cache.clear()
+        self._cache.invalidate(identity.digest)
         return await self._answer_opened(opened)
 
     async def _identify(self, request: web.Request) -> Identity:

@@ -199,8 +199,12 @@ class DeviceRoutes:
                 made_by=approved.user,
             )
             try:
-                await self._store.create_key(credential.digest, record)
+                has_room = await self._store.make_room(record.org, now_s)
+                if has_room:
+                    await self._store.create_key(credential.digest, record)
             except UnknownRecord:
+                has_room = False
+            if not has_room:
                 return _refuse(request, ApiError(ACCESS_DENIED, "the log-in was denied"))
         return private_json(
             {

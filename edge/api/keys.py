@@ -19,7 +19,7 @@ from edge.api.render import private_json
 from edge.auth.authenticate import KINDS, Authenticator, Identity, KeyIdentity, SessionIdentity
 from edge.auth.cache import RecordCache
 from edge.auth.credentials import Credential, mint_credential
-from edge.auth.key_store import MAX_GENERATIONS, KeyRecord, RedisKeyStore, SpendCap
+from edge.auth.key_store import MAX_GENERATIONS, MAX_KEYS, KeyRecord, RedisKeyStore, SpendCap
 from edge.auth.scopes import INFERENCE_SCOPES, order_scopes
 from edge.auth.store import UnknownRecord, answering
 from edge.times import iso
@@ -27,8 +27,6 @@ from shared.errors import FORBIDDEN, INVALID_REQUEST, NO_SUCH_RECORD, ApiError
 from shared.ids import new_record_id
 from shared.web import CONTEXT
 
-MAX_KEYS = 1000
-"""Of one organization, revoked ones included: they are listed whole."""
 MAX_LABEL = 100
 MAX_NANO_USD = 9_000_000_000_000_000
 """Nine million dollars: integers up to here are exact in Redis's Lua, whose numbers are doubles."""
@@ -79,7 +77,7 @@ class KeyRoutes:
         credential = mint_credential()
         record = self._build_record(body, credential, _org_of(identity), scopes, maker)
         async with answering():
-            if await self._store.count_keys(record.org) >= MAX_KEYS:
+            if not await self._store.make_room(record.org, self._wall_clock()):
                 raise ApiError(INVALID_REQUEST, f"the organization has {MAX_KEYS} keys, and can have no more")
             try:
                 await self._store.create_key(credential.digest, record)
@@ -112,9 +110,10 @@ class KeyRoutes:
 
     async def _revoke(self, key_id: str, org: str) -> KeyRecord:
         async with answering():
-            record = await self._store.revoke_key(key_id, org)
-        self._cache.clear()  # without waiting for our own message; a revocation is rare enough
-        return record
+            revoked = await self._store.revoke_key(key_id, org)
+        for digest in revoked.digests:
+            self._cache.invalidate(digest)  # without waiting for our own message
+        return revoked.record
 
     async def _identify(self, request: web.Request, scope: str) -> Identity:
         context = request[CONTEXT]
@@ -146,7 +145,6 @@ class KeyRoutes:
 
 def render_key(record: KeyRecord, now_s: float) -> dict[str, object]:
     """What is told of a key, of its secret the first four characters."""
-    is_over = record.expires_at_s is not None and now_s >= record.expires_at_s
     cap = record.spend_cap
     return {
         "id": record.id,
@@ -155,7 +153,7 @@ def render_key(record: KeyRecord, now_s: float) -> dict[str, object]:
         "organization": record.org,
         "project": record.project,
         "scopes": list(record.scopes),
-        "status": "expired" if record.status == "active" and is_over else record.status,
+        "status": "expired" if record.status == "active" and record.is_over(now_s) else record.status,
         "hint": record.hint,
         "spend_cap": None if cap is None else {"nano_usd": cap.nano_usd, "period": cap.period},
         "created_at": iso(record.created_at_s),
@@ -175,6 +173,8 @@ class _Maker:
 def _maker_of(identity: Identity) -> _Maker:
     if isinstance(identity, SessionIdentity):
         return _Maker(user=identity.record.user)
+    if identity.record.kind == "pat":
+        return _Maker(user=identity.record.made_by)  # it acts for its user; a log-out ends the token, not his keys
     if identity.record.spend_cap is not None:
         raise ApiError(FORBIDDEN, "a key with a spend cap makes no keys: theirs would not count against it")
     if identity.record.generation >= MAX_GENERATIONS:

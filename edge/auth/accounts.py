@@ -51,10 +51,14 @@ redis.call('PUBLISH', ARGV[1], ARGV[2])
 return 1
 """
 _CHANGE_HASH = """
-if ARGV[3] ~= '' and redis.call('HGET', KEYS[1], 'password_version') ~= ARGV[3] then return 0 end
-redis.call('HSET', KEYS[1], 'password', ARGV[4])
+if ARGV[2] ~= '' and redis.call('HGET', KEYS[1], 'password_version') ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], 'password', ARGV[3])
 redis.call('HINCRBY', KEYS[1], 'password_version', 1)
-redis.call('PUBLISH', ARGV[1], ARGV[2])
+for _, digest in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
+  redis.call('DEL', ARGV[4] .. digest)
+  redis.call('PUBLISH', ARGV[1], digest)
+end
+redis.call('DEL', KEYS[2])
 return 1
 """
 _TO_ALL = (names.INVALIDATIONS, names.EVERYTHING)
@@ -178,8 +182,9 @@ class RedisAccounts:
     async def set_password(self, user_id: str, password: str, if_version: int | None = None) -> bool:
         """Change a password's hash, which ends all sessions; False if it was changed since `if_version`."""
         expected = "" if if_version is None else str(if_version)
-        keys = [names.user(user_id)]
-        return bool(await run_script(self._redis, _CHANGE_HASH, keys, *_TO_ALL, expected, password))
+        keys = [names.user(user_id), names.user_sessions(user_id)]
+        arguments = (names.INVALIDATIONS, expected, password, names.SESSION_PREFIX)
+        return bool(await run_script(self._redis, _CHANGE_HASH, keys, *arguments))
 
     async def create_organization(self, org: str, created_at_s: int) -> None:
         """Store an organization.

@@ -20,6 +20,23 @@ from edge.auth.store import UnknownRecord, answering, read_hash, read_set
 
 MAX_GENERATIONS = 3
 """A key may be made with a key that was made with a key, and no further: each one is a read more."""
+MAX_KEYS = 1000
+"""Of one organization, dead ones included: they are listed whole."""
+_FORGOTTEN_AT_ONCE = 100
+# A key's end is the end of all that hang on it: their digests are found and published in the same step, so that none
+# which is being made can slip through.
+_REVOKE = """
+if redis.call('HGET', KEYS[1], 'status') == 'revoked' then return {} end
+redis.call('HSET', KEYS[1], 'status', 'revoked')
+local ended = {ARGV[1]}
+local at = 1
+while ended[at] do
+  redis.call('PUBLISH', ARGV[2], ended[at])
+  for _, child in ipairs(redis.call('SMEMBERS', ARGV[3] .. ended[at] .. ':children')) do ended[#ended + 1] = child end
+  at = at + 1
+end
+return ended
+"""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
@@ -62,12 +79,15 @@ class KeyRecord:
     parent_digest: str | None = None
     parent: KeyRecord | None = None
 
+    def is_over(self, now_s: float) -> bool:
+        """Whether the key itself has ended for good at `now_s` (Unix seconds)."""
+        return self.status != "active" or (self.expires_at_s is not None and now_s >= self.expires_at_s)
+
     def is_usable(self, now_s: float) -> bool:
         """Whether the key opens anything at `now_s` (Unix seconds). It lives no longer than what made it."""
-        in_time = self.expires_at_s is None or now_s < self.expires_at_s
         is_backed = self.maker_scopes != () and (self.parent is None or self.parent.is_usable(now_s))
         has_lost_parent = self.parent_digest is not None and self.parent is None
-        return self.status == "active" and self.org_is_active and in_time and is_backed and not has_lost_parent
+        return self.org_is_active and is_backed and not has_lost_parent and not self.is_over(now_s)
 
     @property
     def granted(self) -> tuple[str, ...]:
@@ -84,6 +104,14 @@ class KeyRecord:
     def generation(self) -> int:
         """1 for a key that no key made."""
         return 1 if self.parent is None else self.parent.generation + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Revoked:
+    """A key that is revoked now, and the digests of all that ended with it."""
+
+    record: KeyRecord
+    digests: tuple[str, ...]
 
 
 def is_name(text: str) -> bool:
@@ -122,28 +150,37 @@ class RedisKeyStore:
             changes.hset(names.key(digest), mapping=_to_hash(record))
             changes.sadd(names.org_keys(record.org), digest)
             changes.set(names.key_id(record.id), digest)
+            if record.parent_digest is not None:
+                changes.sadd(names.key_children(record.parent_digest), digest)
             changes.publish(names.INVALIDATIONS, digest)  # it may be cached as unknown
             await changes.execute()
 
-    async def count_keys(self, org: str) -> int:
-        """How many keys an organization has, revoked ones included."""
+    async def make_room(self, org: str, now_s: float) -> bool:
+        """See that an organization can have another key: some of the oldest dead ones are forgotten if it is full.
+
+        What was forgotten is unknown, and so as dead as before. False if every key of a full organization is alive.
+        """
         counted: Any = await self._redis.scard(names.org_keys(org))
-        return int(counted)
+        if int(counted) < MAX_KEYS:
+            return True
+        stored = await self._read_org_keys(org)
+        dead = [(digest, record) for digest, record in stored.items() if record.is_over(now_s)]
+        dead.sort(key=lambda each: each[1].created_at_s)
+        async with self._redis.pipeline(transaction=True) as changes:
+            for digest, record in dead[:_FORGOTTEN_AT_ONCE]:
+                changes.delete(names.key(digest), names.key_children(digest), names.key_id(record.id))
+                changes.srem(names.org_keys(org), digest)
+            await changes.execute()
+        return bool(dead)
 
     async def list_keys(self, org: str | None = None) -> list[KeyRecord]:
         """The keys of an organization, or of all, oldest first; how their makers stand is not looked up."""
         orgs = [org] if org is not None else sorted(await read_set(self._redis, names.ORGS))
-        found: list[KeyRecord] = []
-        for each in orgs:
-            digests = await read_set(self._redis, names.org_keys(each))
-            async with self._redis.pipeline(transaction=False) as reads:
-                for digest in digests:
-                    reads.hgetall(names.key(digest))
-                found += [_from_hash(stored) for stored in await reads.execute() if stored]
+        found = [record for each in orgs for record in (await self._read_org_keys(each)).values()]
         return sorted(found, key=lambda record: (record.created_at_s, record.id))
 
-    async def revoke_key(self, key_id: str, org: str | None = None) -> KeyRecord:
-        """Revoke for good, and tell every edge in the same transaction.
+    async def revoke_key(self, key_id: str, org: str | None = None) -> Revoked:
+        """Revoke for good, and tell every edge in the same step. A second time changes and tells nothing.
 
         Raises:
             UnknownRecord: there is no key of this id, or none in `org`.
@@ -152,12 +189,11 @@ class RedisKeyStore:
         stored = {} if digest is None else await read_hash(self._redis, names.key(str(digest)))
         if digest is None or not stored or org not in (None, stored["org"]):
             raise UnknownRecord(f"there is no key {key_id}")
-        may_have_made_keys = "keys:write" in stored["scopes"].split()
-        async with self._redis.pipeline(transaction=True) as changes:
-            changes.hset(names.key(str(digest)), "status", "revoked")
-            changes.publish(names.INVALIDATIONS, names.EVERYTHING if may_have_made_keys else str(digest))
-            await changes.execute()
-        return _from_hash({**stored, "status": "revoked"})
+        script = self._redis.register_script(_REVOKE)
+        ended: Any = await script(
+            keys=[names.key(str(digest))], args=[str(digest), names.INVALIDATIONS, names.KEY_PREFIX]
+        )
+        return Revoked(_from_hash({**stored, "status": "revoked"}), tuple(map(str, ended)))
 
     async def set_organization_status(self, org: str, status: str) -> None:
         """Make an organization `active` or `suspended`; every edge forgets all that it cached.
@@ -177,6 +213,15 @@ class RedisKeyStore:
             raise UnknownRecord(f"there is no organization {org}")
         if project not in await read_set(self._redis, names.org_projects(org)):
             raise UnknownRecord(f"organization {org} has no project {project}")
+
+    async def _read_org_keys(self, org: str) -> dict[str, KeyRecord]:
+        """By their digests, without how their makers stand."""
+        digests = sorted(await read_set(self._redis, names.org_keys(org)))
+        async with self._redis.pipeline(transaction=False) as reads:
+            for digest in digests:
+                reads.hgetall(names.key(digest))
+            found = await reads.execute()
+        return {digest: _from_hash(stored) for digest, stored in zip(digests, found, strict=True) if stored}
 
     async def _read_key(self, digest: str, generations: int = MAX_GENERATIONS) -> KeyRecord | None:
         if not generations or not (stored := await read_hash(self._redis, names.key(digest))):

@@ -93,7 +93,7 @@ class Login:
         if not is_changed:
             raise _refused()
         place = Place(identity.record.org, identity.record.project)
-        return await self._open(await self._user_of(identity), place, Replaced(identity.digest, must_live=True))
+        return await self._open(await self._user_of(identity), place, None)
 
     async def _check(self, user: User | None, email: str, password: str, address: str) -> None:
         """Let pass who knows the password of a user who may log in."""

@@ -10,12 +10,18 @@ INVALIDATIONS = "b3os:keys:invalidated"
 EVERYTHING = "*"
 ORGS = "b3os:orgs"
 USERS = "b3os:users"
+KEY_PREFIX = "b3os:key:"
 SESSION_PREFIX = "b3os:session:"
 
 
 def key(digest: str) -> str:
     """A key's hash; `digest` is the SHA-256 of the whole key."""
-    return f"b3os:key:{digest}"
+    return f"{KEY_PREFIX}{digest}"
+
+
+def key_children(digest: str) -> str:
+    """The set of the digests of keys that this key made."""
+    return f"{key(digest)}:children"
 
 
 def key_id(record_id: str) -> str:

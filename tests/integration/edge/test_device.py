@@ -130,6 +130,18 @@ async def test_a_token_ends_with_the_person(program: Program, edge: Edge, page: 
     await until(is_over, 1)
 
 
+async def test_keys_of_a_token_are_the_person_s_and_outlive_a_logout(
+    program: Program, page: Page, owner: User
+) -> None:
+    await program.begin()
+    await decide(page, program)
+    keyed = Page(page.client, headers={"x-api-key": (await program.ask()).body["access_token"]})
+    made = (await keyed.post(KEYS, {"name": "n", "project": "main"})).body
+    assert made["created_by"] == owner.id
+    assert (await keyed.post(LOGOUT)).status == 204
+    assert (await Page(page.client, headers={"x-api-key": made["key"]}).post(MESSAGES, {})).status == 200
+
+
 async def test_who_asks_too_often_has_to_wait_longer(program: Program, edge: Edge) -> None:
     await program.begin()
     name = f"b3os:device:{digest_of(program.codes['device_code'])}"

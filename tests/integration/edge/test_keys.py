@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 
 from edge.auth.accounts import User
+from edge.auth.credentials import parse_credential
 from edge.auth.scopes import ROLES, SCOPES
 from tests.integration.edge.parts import MESSAGES, MODELS, Edge, FakeNode, make_key, running_edge, until
 from tests.integration.edge.people import KEYS, Answer, Page, make_user
@@ -227,11 +228,35 @@ async def test_lists_begin_with_the_newest(edge: Edge, page: Page) -> None:
 async def test_an_organization_has_no_more_keys_than_can_be_listed(
     edge: Edge, page: Page, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("edge.api.keys.MAX_KEYS", 2)
+    monkeypatch.setattr("edge.auth.key_store.MAX_KEYS", 2)
     await page.log_in(await make_user(edge, ("full", "owner")))
-    for _ in range(2):
-        await make(page)
+    first, second = await make(page), await make(page)
     assert (await page.post(KEYS, WANTED)).problem() == (400, "invalid_request", None)
+    await page.send("DELETE", f"{KEYS}/{first.body['id']}")
+    third = await make(page)  # what is dead makes room
+    listed = (await page.get(KEYS)).body["data"]
+    assert {each["id"] for each in listed} == {second.body["id"], third.body["id"]}
+    assert (await ask(page.client, first.body["key"])).status == 401
+    assert (await page.send("DELETE", f"{KEYS}/{first.body['id']}")).status == 404
+
+
+async def test_a_revocation_is_told_for_what_ends_and_for_nothing_else(
+    edge: Edge, page: Page, client: aiohttp.ClientSession
+) -> None:
+    """Or one organization could have every edge forget all others' keys, again and again."""
+    await page.log_in(await make_user(edge, ("narrow", "owner")))
+    parent = await make(page, scopes=list(SCOPES))
+    child = await make(Page(client, headers={"x-api-key": parent.body["key"]}), scopes=["infer:run"])
+    async with edge.redis.pubsub() as heard:
+        await heard.subscribe("b3os:keys:invalidated")
+        for _ in range(2):
+            assert (await page.send("DELETE", f"{KEYS}/{parent.body['id']}")).status == 200
+        await edge.redis.publish("b3os:keys:invalidated", "end")
+        messages = []
+        while (message := await heard.get_message(timeout=5)) is not None and message["data"] != "end":
+            messages += [message["data"]] if message["type"] == "message" else []
+    digests = [parse_credential(made.body["key"]).digest for made in (parent, child)]
+    assert messages == digests
 
 
 async def test_keys_that_older_versions_wrote_work_as_before(edge: Edge, client: aiohttp.ClientSession) -> None:

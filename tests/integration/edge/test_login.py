@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -12,8 +13,9 @@ from edge.auth.accounts import User
 from edge.auth.passwords import is_password
 from edge.auth.session_cookie import NAME
 from edge.auth.sessions import MAX_SESSIONS, Place, digest_of
-from tests.integration.edge.parts import Edge, FakeNode, running_edge
-from tests.integration.edge.people import CHANGE, LOGIN, PASSWORD, SESSION, SWITCH, Page, make_user
+from tests.integration.edge.parts import Edge, FakeNode, running_edge, running_redis
+from tests.integration.edge.people import CHANGE, KEYS, LOGIN, LOGOUT, PASSWORD, SESSION, SWITCH, Page, make_user
+from tests.redis_server import free_port
 
 WRONG = "the address or the password is wrong"
 
@@ -215,6 +217,31 @@ async def test_failures_are_limited_for_an_address_whatever_it_claims(edge_redis
             *(page.post(LOGIN, body, X_Forwarded_For=f"192.0.2.{at}") for at, body in enumerate(bodies))
         )
         assert sorted(answer.status for answer in answers) == [401] * 4 + [429] * 4
+
+
+async def test_without_redis_a_session_is_believed_for_seconds_and_nobody_logs_in(tmp_path: Path) -> None:
+    port = free_port()
+    async with (
+        running_redis(tmp_path, port) as redis,
+        running_edge(f"redis://127.0.0.1:{port}/0", {}) as edge,
+        aiohttp.ClientSession(edge.url) as client,
+    ):
+        page, user = Page(client), await make_user(edge, ("acme", "owner"))
+        await page.log_in(user)
+        await asyncio.sleep(0.1)  # the messages of what was made before
+        assert (await page.get(SESSION)).status == 200
+        redis.kill()
+        await redis.wait()
+        answers = {
+            "log-in": await page.post(LOGIN, {"email": user.email, "password": PASSWORD}),
+            "another session": await page.get(SESSION, Cookie=f"{NAME}={'A' * 43}"),
+            "what is not cached": await page.get(KEYS),
+            "an end": await page.post(LOGOUT),
+        }
+        for name, answer in answers.items():
+            assert (name, answer.problem()) == (name, (503, "node_unavailable", None))
+            assert answer.headers["Retry-After"] == "1"
+            assert answer.set_cookie is None
 
 
 async def test_another_organization_is_another_session_that_ends_no_later(
