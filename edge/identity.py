@@ -27,6 +27,8 @@ from edge.auth.passwords import Passwords
 from edge.auth.sessions import RedisSessions, SessionRecord
 from edge.settings import EdgeSection
 
+UNKNOWN_WINDOW_S = 60
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -50,14 +52,15 @@ async def opened_identity(
     key_cache = RecordCache(store.fetch_key, clock)
     session_cache = RecordCache(sessions.fetch_session, clock)
     hosts = Hosts(settings.list_dashboard_hosts())
-    authenticator = Authenticator(key_cache, session_cache, hosts, wall_clock)
+    proxies = settings.trusted_proxies
+    unknown = FailureLimit(settings.unknown_credentials_per_address, UNKNOWN_WINDOW_S, clock)
+    authenticator = Authenticator(key_cache, session_cache, hosts, unknown, wall_clock, trusted_proxies=proxies)
     per_address, per_account = (
         FailureLimit(most, settings.login_window_s, clock)
         for most in (settings.login_failures_per_address, settings.login_failures_per_account)
     )
     passwords = Passwords()
     login = Login(accounts, sessions, passwords, per_address, per_account)
-    proxies = settings.trusted_proxies
     keys = KeyRoutes(authenticator, store, key_cache, wall_clock)
     auth = AuthRoutes(
         authenticator, login, accounts, sessions, session_cache, keys, hosts, wall_clock, trusted_proxies=proxies

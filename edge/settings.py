@@ -37,6 +37,7 @@ class EdgeSection(Section):
         trusted_proxies: how many proxies in front append to `X-Forwarded-For`.
         login_window_s, login_failures_per_address, login_failures_per_account: how many log-ins may fail in a window.
         device_logins_per_address: how many log-ins by device an address may begin in ten minutes.
+        unknown_credentials_per_address: how many keys and sessions that nobody has an address may show in a minute.
     """
 
     env_aliases: ClassVar[Mapping[str, str]] = {
@@ -64,6 +65,7 @@ class EdgeSection(Section):
     login_failures_per_address: int = Field(50, ge=1)
     login_failures_per_account: int = Field(10, ge=1)
     device_logins_per_address: int = Field(60, ge=1)
+    unknown_credentials_per_address: int = Field(600, ge=1)
 
     @field_validator("nodes")
     @classmethod

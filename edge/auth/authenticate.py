@@ -9,19 +9,21 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, assert_never
+from typing import Protocol, TypeVar, assert_never
 
 from edge.auth.cache import RecordCache
 from edge.auth.credentials import Headers, carries_key, extract_credential, unauthorized
 from edge.auth.csrf import SAFE_METHODS, refuse_other_sites, refuse_without_token
+from edge.auth.failures import FailureLimit, address_of, is_inside
 from edge.auth.hosts import Hosts
 from edge.auth.key_store import KeyRecord
 from edge.auth.session_cookie import extract_values
 from edge.auth.sessions import SessionRecord, digest_of
 from edge.auth.store import StoreUnavailable
-from shared.errors import FORBIDDEN, NODE_UNAVAILABLE, ApiError
+from shared.errors import FORBIDDEN, NODE_UNAVAILABLE, RATE_LIMITED, ApiError
 from shared.node_token import Caller
 
+R = TypeVar("R")
 KINDS = {"sk": "key", "pat": "token"}
 _log = logging.getLogger("b3os.edge.auth")
 
@@ -36,6 +38,10 @@ class Received(Protocol):
     @property
     def headers(self) -> Headers:
         """All of them."""
+
+    @property
+    def remote(self) -> str | None:
+        """The other end of the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +72,17 @@ class Authenticator:
         keys: RecordCache[KeyRecord],
         sessions: RecordCache[SessionRecord],
         hosts: Hosts,
+        unknown: FailureLimit,
         wall_clock: Callable[[], float],
+        *,
+        trusted_proxies: int,
     ) -> None:
-        """`wall_clock` gives Unix seconds, for expiry."""
+        """`unknown` counts what an address shows that nobody has; `wall_clock` gives Unix seconds, for expiry."""
         self._keys = keys
         self._sessions = sessions
         self._hosts = hosts
+        self._unknown = unknown
+        self._trusted_proxies = trusted_proxies
         self._wall_clock = wall_clock
 
     async def authenticate(self, request: Received, scope: str) -> Caller:
@@ -91,7 +102,7 @@ class Authenticator:
         host = self._hosts.dashboard_of(request.headers)
         values = set() if host is None or carries_key(request.headers) else extract_values(request.headers)
         if host is None or not values:
-            identity: Identity = await self._identify_key(request.headers)
+            identity: Identity = await self._identify_key(request)
             bearer = "API key"
         else:
             identity = await self._identify_session(request, values, host)
@@ -100,28 +111,43 @@ class Authenticator:
             raise ApiError(FORBIDDEN, f"the {bearer} lacks the scope {scope}")
         return identity
 
-    async def _identify_key(self, headers: Headers) -> KeyIdentity:
-        credential = extract_credential(headers)
-        try:
-            record = await self._keys.get(credential.digest)
-        except StoreUnavailable as error:
-            raise _unavailable(error) from None
+    async def _identify_key(self, request: Received) -> KeyIdentity:
+        credential = extract_credential(request.headers)
+        record = await self._look_up(self._keys, credential.digest, request)
         if record is None or record.kind != credential.kind or not record.is_usable(self._wall_clock()):
             raise unauthorized("the API key is not valid")
         return KeyIdentity(credential.digest, record)
 
     async def _identify_session(self, request: Received, values: set[str], host: str) -> SessionIdentity:
         digest = digest_of(values.pop()) if len(values) == 1 and "" not in values else None
-        try:
-            record = None if digest is None else await self._sessions.get(digest)
-        except StoreUnavailable as error:
-            raise _unavailable(error) from None
+        record: SessionRecord | None = None
+        if digest is not None:
+            record = await self._look_up(self._sessions, digest, request)
         if digest is None or record is None or not record.is_usable(self._wall_clock()):
             raise unauthorized("the session is not valid: log in again")
         if request.method not in SAFE_METHODS:
             refuse_other_sites(request.headers, host)
             refuse_without_token(request.headers, record.csrf)
         return SessionIdentity(digest, record, host)
+
+    async def _look_up(self, cache: RecordCache[R], digest: str, request: Received) -> R | None:
+        """What is under a digest. Who shows much that nobody has is heard only about what is in memory.
+
+        Addresses of our own side are not counted: a proxy that nobody told us of would make all callers one.
+        """
+        if (record := cache.peek(digest)) is not None:
+            return record
+        address = address_of(request.remote, request.headers, self._trusted_proxies)
+        if (wait_s := self._unknown.wait_of(address)) is not None:
+            words = f"too many unknown credentials came from this address; retry in {wait_s} s"
+            raise ApiError(RATE_LIMITED, words, retry_after_s=wait_s)
+        try:
+            record = await cache.get(digest)
+        except StoreUnavailable as error:
+            raise _unavailable(error) from None
+        if record is None and not is_inside(address):
+            self._unknown.begin(address)
+        return record
 
 
 def caller_of(identity: Identity) -> Caller:

@@ -76,6 +76,11 @@ class RecordCache(Generic[R]):
     def __len__(self) -> int:
         return len(self._known) + len(self._unknown)
 
+    def peek(self, digest: str) -> R | None:
+        """What is known without asking the store."""
+        entry = self._known.get(digest, self._clock())
+        return None if entry is None else entry.record
+
     async def get(self, digest: str) -> R | None:
         """The record under this SHA-256, at most `POSITIVE_S` old, or None, at most `NEGATIVE_S` old.
 

@@ -40,8 +40,18 @@ class FailureLimit:
     def __len__(self) -> int:
         return len(self._windows)
 
+    def wait_of(self, name: str) -> int | None:
+        """The whole seconds until the next try, or None if there may be one now."""
+        now_s = self._clock()
+        window = self._windows.get(name)
+        if window is None or window.count < self._most or now_s >= window.ends_at_s:
+            return None
+        return max(1, math.ceil(window.ends_at_s - now_s))
+
     def begin(self, name: str) -> int | None:
         """Count a try; or the whole seconds until the next one, which is then not counted."""
+        if (wait_s := self.wait_of(name)) is not None:
+            return wait_s
         now_s = self._clock()
         window = self._windows.get(name)
         if window is None or now_s >= window.ends_at_s:
@@ -49,8 +59,6 @@ class FailureLimit:
             window = self._windows[name] = _Window(0, now_s + self._window_s)
             if len(self._windows) > self._capacity:
                 self._windows.popitem(last=False)
-        if window.count >= self._most:
-            return max(1, math.ceil(window.ends_at_s - now_s))
         window.count += 1
         return None
 
@@ -59,6 +67,14 @@ class FailureLimit:
         window = self._windows.get(name)
         if window is not None and window.count > 0:
             window.count -= 1
+
+
+def is_inside(address: str) -> bool:
+    """Whether an address of `address_of` is this machine's or a private network's: many may stand behind it."""
+    try:
+        return ipaddress.ip_network(address).is_private
+    except ValueError:
+        return True
 
 
 def address_of(remote: str | None, headers: Headers, trusted_proxies: int) -> str:

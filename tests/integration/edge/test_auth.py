@@ -112,6 +112,33 @@ async def test_a_missing_scope_is_named(client: aiohttp.ClientSession, edge: Edg
     assert response.headers["x-should-retry"] == "false"
 
 
+async def test_who_shows_much_that_nobody_has_is_heard_about_known_keys_alone(
+    node: FakeNode, edge_redis_url: str
+) -> None:
+    nodes = {node.id: f"http://127.0.0.1:{node.port}"}
+    async with (
+        running_edge(edge_redis_url, nodes, unknown_credentials_per_address=3, trusted_proxies=1) as edge,
+        aiohttp.ClientSession(edge.url, headers={"X-Forwarded-For": "8.8.8.8"}) as client,
+    ):
+        _, known = await make_key(edge.store)
+        _, other = await make_key(edge.store)
+        for _ in range(8):  # what exists counts for nothing
+            assert (await ask(client, ("x-api-key", known.token))).status == 200
+            edge.cache.clear()
+        assert (await ask(client, ("x-api-key", known.token))).status == 200
+        for _ in range(3):
+            await assert_unauthorized(await ask(client, ("x-api-key", mint_credential().token)))
+        for key in (mint_credential(), other):
+            response = await ask(client, ("x-api-key", key.token))
+            await assert_refused(response, 429, "rate_limit_error", "rate_limited")
+            assert 1 <= int(response.headers["Retry-After"]) <= 60
+        assert (await ask(client, ("x-api-key", known.token))).status == 200
+        elsewhere = ("X-Forwarded-For", "10.0.0.7")
+        for _ in range(5):  # where many may stand behind one address
+            await assert_unauthorized(await ask(client, elsewhere, ("x-api-key", mint_credential().token)))
+        assert (await ask(client, elsewhere, ("x-api-key", other.token))).status == 200
+
+
 async def test_a_revocation_is_seen_within_a_second(client: aiohttp.ClientSession, edge: Edge) -> None:
     record, credential = await make_key(edge.store)
     assert (await ask(client, ("x-api-key", credential.token))).status == 200

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from multidict import CIMultiDict
 
-from edge.auth.failures import FailureLimit, address_of
+from edge.auth.failures import FailureLimit, address_of, is_inside
 
 
 class Clock:
@@ -71,3 +71,11 @@ def test_an_address_is_what_a_trusted_proxy_or_the_connection_says(
 ) -> None:
     headers = CIMultiDict([("X-Forwarded-For", value) for value in forwarded])
     assert address_of(remote, headers, proxies) == address
+
+
+@pytest.mark.parametrize(
+    ("address", "verdict"),
+    [("127.0.0.1", True), ("10.1.2.3", True), ("fd00:1:2:3::/64", True), ("unknown", True), ("8.8.8.8", False)],
+)
+def test_a_private_address_may_be_many(address: str, verdict: bool) -> None:
+    assert is_inside(address) == verdict
