@@ -175,7 +175,8 @@ async def test_a_refused_request_has_no_reservation(world: World, desk: Desk) ->
         pass
 
 
-async def test_the_first_token_is_told_to_redis_at_once(world: World, desk: Desk) -> None:
+async def test_the_first_token_is_told_to_redis_at_once(world: World, tmp_path: Path) -> None:
+    desk = desk_of(world, tmp_path / "spool", renew_every_s=3600)
     async with await opened(desk, subject := world.subject()) as reservation:
         reservation.follow(Usage(100, output_tokens=1))
         reservation.note_prefilled()

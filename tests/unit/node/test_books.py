@@ -49,10 +49,11 @@ class ScriptedLimiter:
     """Settles as it is told."""
 
     def __init__(self, answer: Callable[[], Booking]) -> None:
-        self.answer, self.booked = answer, list[Settlement]()
+        self.answer, self.booked, self.tries = answer, list[Settlement](), 0
 
     async def settle(self, settlement: Settlement) -> Booking:
         """Or raises."""
+        self.tries += 1
         answer = self.answer()
         if isinstance(answer, Settled):
             self.booked.append(settlement)
@@ -113,6 +114,19 @@ async def test_what_waits_is_replayed_at_start_and_whenever_redis_is_back(settin
         while setting.spool.names():
             await asyncio.sleep(0.005)
     assert len(setting.limiter.booked) == 2
+
+
+async def test_what_redis_refuses_for_now_is_tried_until_it_is_taken(setting: Setting) -> None:
+    setting.limiter.answer = Unavailable
+    setting.is_back.set()
+    async with setting.books.replaying(), asyncio.timeout(20):
+        await setting.books.book(some_bill())
+        while setting.limiter.tries < 3:
+            await asyncio.sleep(0.005)
+        setting.limiter.answer = Settled
+        while setting.spool.names():
+            await asyncio.sleep(0.005)
+    assert len(setting.limiter.booked) == 1
 
 
 def failing() -> NoReturn:
