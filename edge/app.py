@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from edge.auth.invalidations import Invalidations
 from edge.auth.store import StoreUnavailable
-from edge.identity import Identity
+from edge.identity import IdentityParts
 from edge.openapi import load_documents
 from edge.proxy import Proxy
 from edge.routing import NodeDirectory
@@ -26,7 +26,7 @@ PREFIX = "/v1/infer"
 _log = logging.getLogger("b3os.edge.app")
 
 
-def build_edge_app(proxy: Proxy, identity: Identity) -> web.Application:
+def build_edge_app(proxy: Proxy, identity: IdentityParts) -> web.Application:
     """The public application."""
     app = build_app(_choose_render)
     messages = f"{PREFIX}/v1/messages"

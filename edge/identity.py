@@ -31,7 +31,7 @@ UNKNOWN_WINDOW_S = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class IdentityParts:
     """The parts that others ask."""
 
     authenticator: Authenticator
@@ -46,7 +46,7 @@ class Identity:
 @contextlib.asynccontextmanager
 async def opened_identity(
     redis: Redis, settings: EdgeSection, clock: Callable[[], float], wall_clock: Callable[[], float]
-) -> AsyncIterator[Identity]:
+) -> AsyncIterator[IdentityParts]:
     """Follow the invalidations while the body runs. `clock` gives monotonic seconds, `wall_clock` Unix seconds."""
     store, sessions, accounts = RedisKeyStore(redis), RedisSessions(redis, wall_clock), RedisAccounts(redis)
     key_cache = RecordCache(store.fetch_key, clock)
@@ -79,6 +79,6 @@ async def opened_identity(
     invalidations = Invalidations(redis, key_cache, session_cache)
     try:
         async with invalidations.following():
-            yield Identity(authenticator, invalidations, keys, auth, device, key_cache, session_cache)
+            yield IdentityParts(authenticator, invalidations, keys, auth, device, key_cache, session_cache)
     finally:
         passwords.close()

@@ -26,7 +26,8 @@ _FORGOTTEN_AT_ONCE = 100
 # A key's end is the end of all that hang on it: their digests are found and published in the same step, so that none
 # which is being made can slip through.
 _REVOKE = """
-if redis.call('HGET', KEYS[1], 'status') == 'revoked' then return {} end
+local status = redis.call('HGET', KEYS[1], 'status')
+if not status or status == 'revoked' then return {} end
 redis.call('HSET', KEYS[1], 'status', 'revoked')
 local ended = {ARGV[1]}
 local at = 1

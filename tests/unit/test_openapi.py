@@ -16,7 +16,7 @@ from edge.api.auth import AuthRoutes
 from edge.api.device import DeviceRoutes
 from edge.api.keys import KeyRoutes
 from edge.app import build_edge_app
-from edge.identity import Identity
+from edge.identity import IdentityParts
 from edge.openapi import load_documents
 from edge.proxy import Proxy
 from shared import errors
@@ -36,13 +36,13 @@ class NoProxy:
         return handle
 
 
-def build_nobody() -> Identity:
+def build_nobody() -> IdentityParts:
     """The routes of identity, which nobody asks either."""
     nothing = cast("Any", None)
     keys = KeyRoutes(nothing, nothing, nothing, nothing)
     auth = AuthRoutes(*[nothing] * 8, trusted_proxies=0)
     device = DeviceRoutes(*[nothing] * 8, trusted_proxies=0)
-    return Identity(nothing, nothing, keys, auth, device, nothing, nothing)
+    return IdentityParts(nothing, nothing, keys, auth, device, nothing, nothing)
 
 
 def list_contents(value: Any, pointer: str = "") -> Iterator[tuple[str, Spec]]:

@@ -21,7 +21,7 @@ from edge.auth.invalidations import Invalidations
 from edge.auth.key_store import KeyRecord, RedisKeyStore
 from edge.auth.scopes import INFERENCE_SCOPES
 from edge.auth.sessions import RedisSessions
-from edge.identity import Identity, opened_identity
+from edge.identity import IdentityParts, opened_identity
 from edge.proxy import Proxy
 from edge.routing import Router, StaticDirectory
 from edge.settings import EdgeSection
@@ -153,7 +153,7 @@ class Edge:
     store: RedisKeyStore
     accounts: RedisAccounts
     sessions: RedisSessions
-    identity: Identity
+    identity: IdentityParts
     redis: Redis
 
     @property

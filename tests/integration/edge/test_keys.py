@@ -238,6 +238,7 @@ async def test_an_organization_has_no_more_keys_than_can_be_listed(
     assert {each["id"] for each in listed} == {second.body["id"], third.body["id"]}
     assert (await ask(page.client, first.body["key"])).status == 401
     assert (await page.send("DELETE", f"{KEYS}/{first.body['id']}")).status == 404
+    assert not await edge.redis.exists(f"b3os:key:{parse_credential(first.body['key']).digest}")
 
 
 async def test_a_revocation_is_told_for_what_ends_and_for_nothing_else(
