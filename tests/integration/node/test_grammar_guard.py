@@ -61,8 +61,8 @@ async def judge(guard: GrammarGuard, guide: Guide) -> Verdict:
 
 def pid_of(guard: GrammarGuard) -> int:
     """The process."""
-    assert guard._process is not None
-    return guard._process._process.pid
+    assert guard.pid is not None
+    return guard.pid
 
 
 async def test_a_grammar_is_accepted_and_is_the_one_for_vllm(guard: GrammarGuard) -> None:
@@ -191,7 +191,7 @@ async def test_it_ends_with_the_process_that_started_it_and_sees_no_secrets(tmp_
         "async def main():\n"
         f"    guard = GrammarGuard({str(MODEL)!r}, {TOKENS})\n"
         "    await guard.start()\n"
-        "    print(guard._process._process.pid, flush=True)\n"
+        "    print(guard.pid, flush=True)\n"
         "    await asyncio.sleep(60)\n"
         "asyncio.run(main())\n"
     )
