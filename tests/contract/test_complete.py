@@ -44,10 +44,8 @@ ELSEWHERE = {  # rows that need a service of another kind: broken, silent, or sp
 }
 LATER = {  # rows of the contract that belong to later work; docs/wire.md tells its readers, section "Not yet"
     "402 spend_cap_reached": "the ledger",
-    "403 egress_denied": "images that are fetched",
     "429 rate_limited": "the limiter",
     "429 concurrency_limited": "the limiter",
-    "url sources of images": "the egress guard",
     "session cookie": "the dashboard's login",
     "/v1/keys": "the routes for keys",
     "/v1/auth": "accounts",
