@@ -204,8 +204,10 @@ def _verdict_on(outcome: Outcome) -> Verdict:
             return Refused("slow")
         case Outcome.UNABLE:
             raise _busy()
-        case _:
+        case Outcome.LARGE:
             return Refused("large")
+        case _:
+            return Refused("invalid")
 
 
 def _notice(task: asyncio.Task[Verdict]) -> None:

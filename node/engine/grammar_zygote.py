@@ -13,6 +13,7 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from node.engine.grammar import build_structural_tag
@@ -45,7 +46,8 @@ class Judge:
         tokenizer = AutoTokenizer.from_pretrained(source)
         self._tokens = xgrammar.TokenizerInfo.from_huggingface(tokenizer, vocab_size=vocabulary)
         self._compile("root ::= [a-z]*")  # what is only loaded when first needed
-        self._leaving = self._find_leaving()
+        self._tokens_bits = self._bits_of(lambda token: True)
+        self._leaving_bits = self._bits_of(lambda token: token[:1] in (b'"', b"<", b"\n", b"/", b">", b","))
 
     def judge(self, order: bytes) -> bytes:
         """The verdict on the text of a guide, as JSON."""
@@ -92,18 +94,21 @@ class Judge:
         compiler = self._xgrammar.GrammarCompiler(self._tokens, max_threads=1, cache_enabled=False)
         return compiler.compile_structural_tag(tag)
 
-    def _find_leaving(self) -> Any:
-        """The tokens that may end a free text, as the bits of a mask."""
+    def _bits_of(self, is_wanted: Callable[[bytes], bool]) -> Any:
+        """Some tokens as the bits of a mask, whose last byte may have more bits than there are tokens."""
         mask = self._xgrammar.allocate_token_bitmask(1, self._tokens.vocab_size)
         mask.zero_()
         bits = mask.numpy().view("uint8")[0]
         for number, token in enumerate(self._tokens.decoded_vocab):
-            if token[:1] in (b'"', b"<", b"\n", b"/", b">", b","):
+            if is_wanted(token):
                 bits[number // 8] |= 1 << number % 8
         return bits.copy()
 
     def _walk(self, compiled: Any) -> float:
-        """How long a mask takes, in seconds, on a few random ways through the grammar."""
+        """How long a mask takes, in seconds, on a few random ways through the grammar.
+
+        Tokens that are none would end a way, and have xgrammar complain.
+        """
         steps, start = 1, time.process_time()
         mask = self._xgrammar.allocate_token_bitmask(1, self._tokens.vocab_size)
         bits = mask.numpy().view("uint8")[0]
@@ -114,8 +119,9 @@ class Judge:
                 matcher.fill_next_token_bitmask(mask)
                 steps += 1
                 # Text that is free would keep a walk for ever: every other one leaves it when it can.
-                leaving = bits & self._leaving if seed % 2 else bits
-                token = _pick(leaving if leaving.any() else bits, chance)
+                allowed = bits & self._tokens_bits
+                leaving = allowed & self._leaving_bits if seed % 2 else allowed
+                token = _pick(leaving if leaving.any() else allowed, chance)
                 if token is None or not matcher.accept_token(token) or matcher.is_terminated():
                     break
         return (time.process_time() - start) / steps

@@ -132,7 +132,8 @@ class Pool:
 
     def _visible(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if name in self._passed_on}
-        return {**kept, **self._environment}
+        # Else C code that tells the time, to complain of something, looks for a file with the zone: forks mayn't.
+        return {**kept, "TZ": "UTC0", **self._environment}
 
     def _warn_without_jail(self, process: ZygoteProcess) -> None:
         if not process.has_jail and not self._has_warned:

@@ -115,6 +115,10 @@ async def test_a_fork_that_does_more_than_compute_is_killed(
     assert await ask(pool, "nothing") == b""
 
 
+async def test_c_code_may_ask_for_the_time_which_it_does_to_complain(pool: Pool) -> None:
+    assert await ask(pool, "ask C for the time") == b"told"
+
+
 async def test_a_fork_sees_no_descriptor_but_its_own_answer(pool: Pool) -> None:
     waiting = asyncio.create_task(ask(pool, "wait"))
     await until(lambda: len(forks_of(pool)) == 1)
