@@ -16,6 +16,7 @@ from node.engine.port import Engine
 from node.engine.scripted import start_scripted_engine
 from node.engine.supervisor import Supervisor
 from node.gate import Gate, load_edge_keys
+from node.images.intake import open_intake
 from node.settings import NodeSettings
 from shared.log import set_up_logging
 from shared.serve import CannotListen, Site, serving, wait_for_stop
@@ -49,24 +50,18 @@ async def run(settings: NodeSettings, models_dir: Path) -> None:
     model = _served_model(settings, models_dir)
     gate = Gate(section.id, load_edge_keys(section.edge_keys_file))
     supervisor = Supervisor(lambda: _start_engine(section.engine, model))
-    sites = [
-        Site(
-            build_node_app(node_id=section.id, model=model, gate=gate, supervisor=supervisor),
-            render_anthropic,
-            section.host,
-            section.port,
-        ),
-        Site(
-            build_node_operator_app(node_id=section.id, model=model, supervisor=supervisor),
-            render_problem,
-            section.operator_host,
-            section.operator_port,
-        ),
-    ]
-    _calm_collector()
-    async with serving(sites, drain_s=section.drain_s):
-        supervisor.start()
-        await wait_for_stop(supervisor.drain)
+    async with open_intake(settings.egress) as images:
+        images.warm_up()
+        app = build_node_app(node_id=section.id, model=model, gate=gate, images=images, supervisor=supervisor)
+        operator_app = build_node_operator_app(node_id=section.id, model=model, images=images, supervisor=supervisor)
+        sites = [
+            Site(app, render_anthropic, section.host, section.port),
+            Site(operator_app, render_problem, section.operator_host, section.operator_port),
+        ]
+        _calm_collector()
+        async with serving(sites, drain_s=section.drain_s):
+            supervisor.start()
+            await wait_for_stop(supervisor.drain)
     await supervisor.stop()
 
 

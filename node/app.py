@@ -11,7 +11,9 @@ from node.catalog.served import ServedModel
 from node.count_tokens import CountTokensHandler
 from node.engine.supervisor import Supervisor
 from node.gate import Gate
+from node.images.intake import ImageIntake
 from node.messages import MessagesHandler
+from node.metrics import ImageCollector
 from node.models import ModelsHandler
 from node.receive import Receiver
 from node.sse import PING_AFTER_S
@@ -20,11 +22,17 @@ from shared.web import build_app, render_anthropic
 
 
 def build_node_app(
-    *, node_id: str, model: ServedModel, gate: Gate, supervisor: Supervisor, ping_after_s: float = PING_AFTER_S
+    *,
+    node_id: str,
+    model: ServedModel,
+    gate: Gate,
+    images: ImageIntake,
+    supervisor: Supervisor,
+    ping_after_s: float = PING_AFTER_S,
 ) -> web.Application:
     """What the edge talks to; every refusal is in Anthropic's shape."""
     app = build_app(lambda request: render_anthropic)
-    receiver = Receiver(model, gate)
+    receiver = Receiver(model, gate, images)
     messages = MessagesHandler(node_id, receiver, supervisor, ping_after_s)
     count_tokens = CountTokensHandler(receiver, supervisor)
     models = ModelsHandler(receiver, gate, supervisor, int(time.time()))
@@ -37,7 +45,9 @@ def build_node_app(
     return app
 
 
-def build_node_operator_app(*, node_id: str, model: ServedModel, supervisor: Supervisor) -> web.Application:
+def build_node_operator_app(
+    *, node_id: str, model: ServedModel, images: ImageIntake, supervisor: Supervisor
+) -> web.Application:
     """The internal port: ready while the engine takes requests."""
 
     async def readiness() -> tuple[bool, dict[str, Any]]:
@@ -49,4 +59,4 @@ def build_node_operator_app(*, node_id: str, model: ServedModel, supervisor: Sup
         }
         return supervisor.state == "ready", facts
 
-    return build_operator_app(readiness)
+    return build_operator_app(readiness, [ImageCollector(images)])

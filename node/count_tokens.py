@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from node.engine.supervisor import Supervisor
-from node.receive import Receiver, render_message
+from node.receive import Receiver
 from node.wire.parse import parse_count
 from shared.web import CONTEXT, json_response
 
@@ -22,5 +22,5 @@ class CountTokensHandler:
     async def __call__(self, request: web.Request) -> web.Response:
         """The count equals `usage.input_tokens` of the same request, since the code is the same."""
         caller, message = await self.receiver.receive(request, parse_count)
-        rendered = await render_message(self.supervisor.engine(), message, caller, request[CONTEXT])
+        rendered = await self.receiver.render(self.supervisor.engine(), message, caller, request[CONTEXT])
         return json_response({"input_tokens": rendered.prompt_tokens})

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from node.engine.port import Generation, Piece, Started
 from node.engine.supervisor import Supervisor
-from node.receive import Receiver, render_message
+from node.receive import Receiver
 from node.sse import PING_AFTER_S, event_stream
 from node.translate.answer import accumulate
 from node.translate.guide import build_guide
@@ -49,7 +49,7 @@ class MessagesHandler:
         context = request[CONTEXT]
         caller, message = await self.receiver.receive(request, parse_request)
         engine = self.supervisor.engine()
-        rendered = await render_message(engine, message, caller, context)
+        rendered = await self.receiver.render(engine, message, caller, context)
         guide = build_guide(message)
         with context.phases.measure("guide"):
             await engine.check_guide(rendered, guide)

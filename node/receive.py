@@ -9,6 +9,7 @@ import asyncio
 import functools
 import hashlib
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -16,7 +17,8 @@ from aiohttp import web
 from node.catalog.served import ServedModel
 from node.engine.port import Engine, Rendered
 from node.gate import Gate
-from node.images.intake import take_images
+from node.images.fetch import Unmetered
+from node.images.intake import ImageIntake
 from node.translate.prompt import PromptBuilder
 from node.wire.ignored import list_ignored
 from node.wire.request import MessagesRequest
@@ -33,6 +35,7 @@ class Receiver:
 
     model: ServedModel
     gate: Gate
+    images: ImageIntake
 
     async def receive(
         self, request: web.Request, parse: Callable[[bytes], MessagesRequest]
@@ -60,26 +63,28 @@ class Receiver:
             text = f"{named} is not served here; GET /v1/infer/models lists what is"
             raise ApiError(MODEL_NOT_AVAILABLE, text, param="model")
 
+    async def render(
+        self, engine: Engine, message: MessagesRequest, caller: Caller, context: RequestContext
+    ) -> Rendered:
+        """The prompt as token ids; organizations don't share a prefix cache, since its timing would tell.
+
+        Raises:
+            ApiError: an image is none or isn't fetched, the prompt is too long, or the template refuses it.
+        """
+        if message.tools and not engine.takes_tools:
+            raise ApiError(UNSUPPORTED_PARAMETER, "tools: this model calls no tools", param="tools")
+        async with AsyncExitStack() as held:
+            with context.phases.measure("images"):
+                meter = Unmetered(caller.org)
+                taken = self.images.taken(message, max_side_px=engine.max_image_side_px, meter=meter)
+                images = await held.enter_async_context(taken)
+            with context.phases.measure("render"):
+                salt = hashlib.sha256(caller.org.encode()).hexdigest()
+                build = _builder_for(engine.special_tokens).build_prompt
+                prompt = await asyncio.to_thread(build, message, images, cache_salt=salt)  # 10 MB take 0.4 s
+                return await engine.render(prompt)
+
     def _too_large(self, size_bytes: int | None) -> ApiError:
         size = "larger" if size_bytes is None else f"{size_bytes} bytes"
         limit = self.model.max_request_bytes
         return ApiError(BODY_TOO_LARGE, f"The body is {size}; {self.model.served_id} takes {limit} bytes at most")
-
-
-async def render_message(
-    engine: Engine, message: MessagesRequest, caller: Caller, context: RequestContext
-) -> Rendered:
-    """The prompt as token ids; organizations don't share a prefix cache, since its timing would tell.
-
-    Raises:
-        ApiError: an image is none, the prompt is too long, or the template refuses it.
-    """
-    if message.tools and not engine.takes_tools:
-        raise ApiError(UNSUPPORTED_PARAMETER, "tools: this model calls no tools", param="tools")
-    with context.phases.measure("images"):
-        images = await take_images(message, takes_images=engine.takes_images)
-    with context.phases.measure("render"):
-        salt = hashlib.sha256(caller.org.encode()).hexdigest()
-        build = _builder_for(engine.special_tokens).build_prompt
-        prompt = await asyncio.to_thread(build, message, images, cache_salt=salt)  # 10 MB take 0.4 s
-        return await engine.render(prompt)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.e2e.stack import DevCommand, DevStack, running_dev
 from tests.redis_server import running_redis
+
+if TYPE_CHECKING:
+    from tests.integration.egress.lab import Lab
 
 
 @pytest.fixture(scope="session")
@@ -19,11 +23,21 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def dev_scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStack]:
-    """The whole service, once a session: edge, node and Redis, with canned answers."""
+    """The whole service, once a session: edge, node and Redis, with canned answers, and no name on the internet."""
     settings = {
         "B3OS_EDGE_LOGIN_FAILURES_PER_ADDRESS": "100000",  # all tests fail from one address
         "B3OS_EDGE_LOGIN_FAILURES_PER_ACCOUNT": "100000",
         "B3OS_EDGE_DEVICE_LOGINS_PER_ADDRESS": "100000",
+        "B3OS_EGRESS_NAMESERVERS": '["127.0.0.1:1"]',
     }
     with running_dev(DevCommand(tmp_path_factory.mktemp("dev") / "home"), settings=settings) as stack:
         yield stack
+
+
+@pytest.fixture(scope="session")
+def egress_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A little internet on loopback, once a session."""
+    from tests.integration.egress.lab import running_lab  # what its servers send takes a second to make
+
+    with running_lab(tmp_path_factory.mktemp("lab")) as lab:
+        yield lab

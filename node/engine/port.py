@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 EngineState = Literal["starting", "ready", "draining", "failed", "stopped"]
+ANY_SIDE_PX = 1 << 16
+"""Of an engine that doesn't know what its model shrinks to; the node has a bound of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +196,8 @@ class Engine(Protocol):
         """Every string that the tokenizer reads as one token of its own wherever it stands."""
 
     @property
-    def takes_images(self) -> bool:
-        """Whether prompts may hold images."""
+    def max_image_side_px(self) -> int | None:
+        """What longer sides of images are shrunk to before a prompt holds them; None for a model without vision."""
 
     @property
     def takes_tools(self) -> bool:

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from node.engine.port import (
+    ANY_SIDE_PX,
     End,
     Guide,
     Piece,
@@ -60,7 +61,7 @@ class ScriptedEngine:
 
     context_tokens = CONTEXT_TOKENS
     special_tokens = frozenset({"<|scripted|>"})
-    takes_images = True
+    max_image_side_px = ANY_SIDE_PX
     takes_tools = True
 
     def __init__(self) -> None:

@@ -57,7 +57,7 @@ class Supervisor:
     @property
     def takes_images(self) -> bool:
         """Whether the loaded model does; no while there is none."""
-        return self._engine is not None and self._engine.takes_images
+        return self._engine is not None and self._engine.max_image_side_px is not None
 
     def drain(self) -> None:
         """Take no more requests; those that run go on."""

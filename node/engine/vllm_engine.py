@@ -19,8 +19,9 @@ from node.catalog.served import ServedModel
 from node.engine.dialect import Splitter
 from node.engine.grammar_guard import GrammarGuard
 from node.engine.markers import read_markers
-from node.engine.port import Guide, Piece, Prompt, Sampling, Started, Usage
+from node.engine.port import ANY_SIDE_PX, Guide, Piece, Prompt, Sampling, Started, Usage
 from node.engine.vllm_setup import engine_arguments, set_environment
+from node.wire.faults import UNREADABLE
 from shared.errors import BACKEND_UNAVAILABLE, INVALID_REQUEST, PROMPT_TOO_LONG, ApiError
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class VllmEngine:
         self.context_tokens: int = engine.model_config.max_model_len
         tokenizer = engine.renderer.get_tokenizer()
         self.special_tokens = frozenset(token.content for token in tokenizer.added_tokens_decoder.values())
-        self.takes_images: bool = engine.model_config.is_multimodal_model
+        self.max_image_side_px = _max_image_side_px(engine.model_config)
         self._markers = read_markers(model, tokenizer)
         self._thinks = self._markers.dialect.thinks
         self.takes_tools = self._markers.dialect.tools is not None
@@ -145,9 +146,11 @@ class VllmEngine:
         if prompt.tools:
             kwargs["tools"] = list(prompt.tools)
         limit = self.context_tokens * COUNTED_WINDOWS
+        messages = [_with_pictures(message) for message in prompt.messages]
+        has_images = any("image_pil" in part for message in messages for part in message["content"])
         try:
             _, (engine_input,) = await self._engine.renderer.render_chat_async(
-                [[_with_pictures(message) for message in prompt.messages]],
+                [messages],
                 ChatParams(chat_template=self._template, chat_template_kwargs=kwargs),
                 TokenizeParams(max_total_tokens=limit, add_special_tokens=False),
                 prompt_extras=None if prompt.cache_salt is None else {"cache_salt": prompt.cache_salt},
@@ -156,6 +159,10 @@ class VllmEngine:
             if error.parameter in ("input_tokens", "input_text"):
                 raise self._too_long(limit + 1) from None
             raise ApiError(INVALID_REQUEST, "the messages can't be rendered by this model's template") from None
+        except ValueError:  # what processors of images raise, for a line of pixels for instance
+            if not has_images:
+                raise
+            raise ApiError(INVALID_REQUEST, f"{UNREADABLE}: the model takes none of this shape") from None
         rendered = RenderedPrompt(engine_input, thinking and self._thinks, bool(prompt.tools))
         if rendered.prompt_tokens >= self.context_tokens:
             raise self._too_long(rendered.prompt_tokens)
@@ -171,7 +178,8 @@ class VllmEngine:
         Raises:
             ApiError: it can't be made, or not within bounds; `param` is the schema to blame.
         """
-        await self._guard.tag(guide, self._markers.dialect, thinks=rendered.thinking)
+        payer = str(rendered.engine_input.get("cache_salt"))  # one for each organization
+        await self._guard.tag(guide, self._markers.dialect, thinks=rendered.thinking, payer=payer)
 
     def generate(self, rendered: RenderedPrompt, guide: Guide, sampling: Sampling, request_id: str) -> VllmGeneration:
         """Start generating; `max_tokens` is capped to the room that is left.
@@ -338,6 +346,15 @@ def _add_grammar(parameters: Any, tag: str) -> None:
     outputs = StructuredOutputsParams(structural_tag=tag)
     outputs._backend = _GRAMMARS  # noqa: SLF001 - what the look that we spare the event loop would set
     parameters.structured_outputs = outputs
+
+
+def _max_image_side_px(config: Any) -> int | None:
+    """What the model's own processor would shrink to, where it says so; Qwen's number is an area, hence large."""
+    if not config.is_multimodal_model:
+        return None
+    size = config.hf_image_processor_config.get("size")
+    longest = size.get("longest_edge") if isinstance(size, dict) else None
+    return longest if isinstance(longest, int) else ANY_SIDE_PX
 
 
 def _with_pictures(message: Mapping[str, Any]) -> dict[str, Any]:

@@ -36,6 +36,7 @@ def set_environment(model: ServedModel, *, on_cpu: bool) -> None:
 def engine_arguments(model: ServedModel, *, on_cpu: bool) -> dict[str, Any]:
     """Arguments of vLLM's `AsyncEngineArgs` (0.32) by name."""
     arguments: dict[str, Any] = {"model": model.source, "disable_log_stats": True, "use_tqdm_on_load": False}
+    arguments["allowed_media_domains"] = ["media.invalid"]  # it is never given a URL, and would fetch any
     if model.context_tokens is not None:
         arguments["max_model_len"] = model.context_tokens
     if model.reasoning_parser is not None:

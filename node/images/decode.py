@@ -1,22 +1,56 @@
 """An image file to the pixels that a model sees.
 
 Decides which files are images, how large they may be, and what becomes of turns, alpha and depth. Must not know where
-the bytes come from. Blocking: call it off the event loop.
+the bytes come from. Blocking, and what a hostile file costs is bounded only in part: `decoder.py` has it run in a
+process that can be killed.
 """
 
 from __future__ import annotations
 
+import enum
 import io
 import warnings
+from contextlib import suppress
 
-from PIL import Image, ImageOps
+from PIL import GifImagePlugin, Image, JpegImagePlugin, MpoImagePlugin, PngImagePlugin, WebPImagePlugin
+
+from node.images.jpeg import count_scans
 
 MAX_PIXELS = 25_000_000
+MAX_SOURCE_SIDE = 16_000
+"""Of the file: no picture is longer, and decoders keep whole rows."""
 MAX_SCANS = 100
 """Of a JPEG: each is decoded over the whole picture, and files with hundreds are made to be slow."""
+MAX_SCANNED_PIXELS = 1_000_000_000
+"""Scans times pixels, some seconds of work."""
 MAX_SIDE = 2048
 """Longer sides are shrunk to this: models see fewer pixels still."""
 _MAGIC = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF87a": "GIF", b"GIF89a": "GIF"}
+_PLUGINS = (GifImagePlugin, JpegImagePlugin, MpoImagePlugin, PngImagePlugin, WebPImagePlugin)
+"""Imported so that Pillow doesn't look for them later; MPO is JPEG with more behind it."""
+_WHITE = (255, 255, 255)
+_ORIENTATION = 0x0112
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+
+
+class Flaw(enum.StrEnum):
+    """What is wrong with a file, in words for its sender."""
+
+    DAMAGED = "the image is damaged"
+    PIXELS = f"the image has more than {MAX_PIXELS} pixels"
+    SIDE = f"a side of the image is longer than {MAX_SOURCE_SIDE} pixels"
+    SCANS = f"the image has more than {MAX_SCANS} scans"
+    SCANNED_PIXELS = "the image has too many scans for its size"
+    SLOW = "the image takes too long to decode"
+    LARGE = "the image takes too much memory to decode"
 
 
 class NotAnImage(Exception):
@@ -25,6 +59,10 @@ class NotAnImage(Exception):
 
 class BadImage(Exception):
     """The file is damaged or too large; the message is words for its sender."""
+
+    def __init__(self, flaw: Flaw) -> None:
+        super().__init__(flaw.value)
+        self.flaw = flaw
 
 
 def classify_kind(data: bytes) -> str:
@@ -41,36 +79,100 @@ def classify_kind(data: bytes) -> str:
     raise NotAnImage
 
 
-def decode_image(data: bytes) -> Image.Image:
-    """Whole, first frame, turned as EXIF says, over white, RGB, at most `MAX_SIDE` on a side.
+def decode_image(data: bytes, max_side_px: int = MAX_SIDE) -> Image.Image:
+    """Whole, first frame, turned as EXIF says, over white, RGB, at most `max_side_px` on a side.
 
     Raises:
-        NotAnImage: another kind of file. BadImage: damaged, or more than `MAX_PIXELS`.
+        NotAnImage: another kind of file. BadImage: damaged, or too large.
+        MemoryError: it would take more than there is.
     """
     kind = classify_kind(data)
-    if kind == "JPEG" and data.count(b"\xff\xda") > MAX_SCANS:
-        raise BadImage(f"the image has more than {MAX_SCANS} scans")
+    scans = count_scans(data) if kind == "JPEG" else 1
+    if scans is None:
+        raise BadImage(Flaw.DAMAGED)
+    if scans > MAX_SCANS:
+        raise BadImage(Flaw.SCANS)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(io.BytesIO(data), formats=[kind]) as image:
-                if image.width * image.height > MAX_PIXELS:
-                    raise BadImage(f"the image has more than {MAX_PIXELS} pixels")
+                _check_size(image, scans)
+                if image.width > max_side_px or image.height > max_side_px:
+                    # A JPEG is decoded at half, a quarter or an eighth at a fraction of the cost.
+                    image.draft(None, _shrunk(image.size, max_side_px))
                 image.load()
-                return _prepare(image)
-    except BadImage:
+                return _turn(_over_white(_shrink(_plain(image), max_side_px)), image)
+    except (BadImage, MemoryError):
         raise
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError):
+        raise BadImage(Flaw.PIXELS) from None
     except Exception:  # Pillow raises whatever its decoders do: OSError, ValueError, SyntaxError, struct.error, ...
-        raise BadImage("the image is damaged") from None
+        raise BadImage(Flaw.DAMAGED) from None
 
 
-def _prepare(image: Image.Image) -> Image.Image:
-    turned: Image.Image = ImageOps.exif_transpose(image)
-    turned.thumbnail((MAX_SIDE, MAX_SIDE))
-    if turned.mode.startswith("I;16") or turned.mode == "I":
-        turned = turned.point(lambda value: value / 256).convert("L")
-    if turned.has_transparency_data:
-        layer = turned.convert("RGBA")
-        turned = Image.new("RGB", layer.size, "white")
-        turned.paste(layer, mask=layer.getchannel("A"))
-    return turned if turned.mode == "RGB" else turned.convert("RGB")
+def _check_size(image: Image.Image, scans: int) -> None:
+    pixels = image.width * image.height
+    if pixels > MAX_PIXELS:
+        raise BadImage(Flaw.PIXELS)
+    if max(image.size) > MAX_SOURCE_SIDE:
+        raise BadImage(Flaw.SIDE)
+    if scans * pixels > MAX_SCANNED_PIXELS:
+        raise BadImage(Flaw.SCANNED_PIXELS)
+
+
+def _shrunk(size: tuple[int, int], max_side_px: int) -> tuple[int, int]:
+    width, height = (max(1, round(side * max_side_px / max(size))) for side in size)
+    return width, height
+
+
+def _plain(image: Image.Image) -> Image.Image:
+    """In a mode that can be shrunk: eight bits, no palette, alpha as a channel if there is any."""
+    if image.mode.startswith("I"):
+        image = _eight_bits(image)
+    elif image.mode == "RGB":
+        image = _eight_bits_of_transparent_colour(image)
+    if image.has_transparency_data:
+        return image if image.mode == "RGBA" else image.convert("RGBA")
+    return image if image.mode in ("L", "RGB", "CMYK") else image.convert("RGB")
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Grey of sixteen bits with eight; a simple conversion would make everything white."""
+    grey = image.point(lambda value: value / 256).convert("L")
+    transparent = image.info.get("transparency")
+    grey.info.pop("transparency", None)
+    if isinstance(transparent, int):
+        grey.info["transparency"] = transparent >> 8
+    return grey
+
+
+def _eight_bits_of_transparent_colour(image: Image.Image) -> Image.Image:
+    """Pillow has read sixteen bits as eight, but not those of the colour that is transparent."""
+    transparent = image.info.get("transparency")
+    if isinstance(transparent, tuple) and max(transparent) > 255:
+        image.info["transparency"] = tuple(value >> 8 for value in transparent)
+    return image
+
+
+def _shrink(image: Image.Image, max_side_px: int) -> Image.Image:
+    if max(image.size) > max_side_px:
+        return image.resize(_shrunk(image.size, max_side_px), Image.Resampling.BICUBIC, reducing_gap=2.0)
+    return image
+
+
+def _over_white(image: Image.Image) -> Image.Image:
+    """RGB, with white where it was clear."""
+    if image.mode == "RGBA":
+        white = Image.new("RGB", image.size, _WHITE)
+        white.paste(image, mask=image.getchannel("A"))
+        return white
+    return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _turn(image: Image.Image, source: Image.Image) -> Image.Image:
+    """As the EXIF data of the source say, if they can be read."""
+    with suppress(Exception):  # SyntaxError, struct.error, TypeError, ... in data that many tools write badly
+        turn = _TURNS.get(source.getexif().get(_ORIENTATION, 1))
+        return image if turn is None else image.transpose(turn)
+    return image

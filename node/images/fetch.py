@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -20,11 +21,14 @@ from node.images.names import Names
 from node.images.url import Target, parse_url, resolve_redirect
 from node.images.verdict import PASSING, EgressCounts, EgressRefused, Verdict
 from node.settings import EgressSection
+from node.shares import Shares
 from shared.errors import ApiError
 
 MAX_URLS = 20
 MAX_FETCHES_OF_A_REQUEST = 4
 MAX_FETCHES = 16
+MAX_FETCHES_OF_A_PAYER = 12
+"""Servers can be slow on purpose: so many of the places at most are one payer's."""
 READ_BYTES = 8_192
 """What is parsed without a break: about 20 ms for the worst of answers, under 1 ms for an image."""
 _log = logging.getLogger("b3os.egress")
@@ -33,6 +37,10 @@ T = TypeVar("T")
 
 class ByteMeter(Protocol):
     """Whoever pays for remote bytes."""
+
+    @property
+    def payer(self) -> str:
+        """Whose share of the node's fetches it is."""
 
     async def charge(self, count: int) -> None:
         """Note bytes that have arrived, wanted or not; 0 before a packet leaves, so that who has nothing left asks
@@ -43,8 +51,11 @@ class ByteMeter(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
 class Unmetered:
-    """Nobody pays."""
+    """Nothing is paid for."""
+
+    payer: str = ""
 
     async def charge(self, count: int) -> None:
         """Note nothing."""
@@ -62,7 +73,7 @@ class _Trail:
 
 
 class EgressGuard:
-    """Fetches images for strangers. Make it where a loop runs, and close it."""
+    """Fetches images for strangers."""
 
     def __init__(
         self,
@@ -70,7 +81,7 @@ class EgressGuard:
         counts: EgressCounts | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Read the certificates and start the DNS client.
+        """Read the certificates.
 
         Raises:
             OSError: the certificates can't be read.
@@ -80,7 +91,7 @@ class EgressGuard:
         self._rules = AddressRules(allow=settings.allow_networks, deny=settings.deny_networks)
         self._dialer = Dialer(self._rules, build_tls_context(settings.ca_file), settings.step_s)
         self._names = Names(settings.nameservers, settings.step_s)
-        self._gate = asyncio.Semaphore(MAX_FETCHES)
+        self._places = Shares(MAX_FETCHES, MAX_FETCHES_OF_A_PAYER)
         self._parsing = asyncio.Lock()
         # Framing and heads may take an eighth on top of the image; beyond that, bytes are noise.
         self._max_received_bytes = settings.max_image_bytes * 9 // 8 + 131_072
@@ -91,17 +102,13 @@ class EgressGuard:
         """Names asked of DNS so far: one a hop, so that no second answer can differ from the vetted one."""
         return self._names.lookups
 
-    async def close(self) -> None:
-        """End the DNS client."""
-        await self._names.close()
-
     async def fetch_all(
-        self, urls: Iterable[str], use: Callable[[str, bytes], Awaitable[T]], meter: ByteMeter | None = None
+        self, urls: Iterable[str], use: Callable[[str, bytes], Awaitable[T]], meter: ByteMeter
     ) -> dict[str, T]:
         """Fetch the URLs of one request, each once, and hand each image to `use` as soon as it is there.
 
-        Images are used in the lane that fetched them, so that a request holds no more of them than it has lanes. The
-        first failure ends the others.
+        Images are used in the lane and the place in which they were fetched, so that a request holds no more of them
+        than it has lanes, and the node no more than it has places. The first failure ends the others.
 
         Raises:
             EgressRefused: with `url`; no packet left if any URL can't be read. ApiError: of the meter, or of `use`.
@@ -114,8 +121,8 @@ class EgressGuard:
         results: dict[str, T] = {}
 
         async def run_lane(url: str, target: Target) -> None:
-            async with lanes:
-                results[url] = await use(url, await self._deliver(url, target, meter or Unmetered()))
+            async with lanes, AsyncExitStack() as place:
+                results[url] = await use(url, await self._deliver(url, target, meter, place))
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -125,14 +132,6 @@ class EgressGuard:
             raise failures.exceptions[0] from None
         return {url: results[url] for url in distinct}
 
-    async def fetch(self, url: str, meter: ByteMeter | None = None) -> bytes:
-        """Fetch one image.
-
-        Raises:
-            EgressRefused: no image came of it. ApiError: the meter's refusal.
-        """
-        return await self._deliver(url, self._read(url), meter or Unmetered())
-
     def _read(self, url: str) -> Target:
         try:
             return parse_url(url, self._settings.ports)
@@ -140,11 +139,11 @@ class EgressGuard:
             refused.url = url
             raise self._refuse(refused, self._trail()) from None
 
-    async def _deliver(self, url: str, target: Target, meter: ByteMeter) -> bytes:
+    async def _deliver(self, url: str, target: Target, meter: ByteMeter, place: AsyncExitStack) -> bytes:
         """One fetch with its deadline, its log line and its count."""
         trail = self._trail()
         try:
-            data = await self._within_limits(target, meter, trail)
+            data = await self._within_limits(target, meter, trail, place)
         except EgressRefused as refused:
             refused.url, refused.hop = url, trail.hop
             raise self._refuse(refused, trail) from None
@@ -154,12 +153,12 @@ class EgressGuard:
         self._conclude(Verdict.DELIVERED, trail)
         return data
 
-    async def _within_limits(self, target: Target, meter: ByteMeter, trail: _Trail) -> bytes:
+    async def _within_limits(self, target: Target, meter: ByteMeter, trail: _Trail, place: AsyncExitStack) -> bytes:
         try:
             async with asyncio.timeout(self._settings.total_s):
                 await meter.charge(0)
-                async with self._gate:
-                    return await self._follow(target, meter, trail)
+                await place.enter_async_context(self._places.place(meter.payer))
+                return await self._follow(target, meter, trail)
         except TimeoutError:
             raise EgressRefused(Verdict.TOO_SLOW) from None
 

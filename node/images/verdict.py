@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from node.wire.faults import UNREADABLE
 from shared.errors import EGRESS_DENIED, IMAGE_KIND, INVALID_REQUEST, ApiError, Condition
 
 
@@ -152,7 +153,7 @@ class EgressRefused(Exception):
         """
         told = _BAD_REDIRECT if self.hop and self.verdict in _OF_THE_URL else _TOLD.get(self.verdict, _NOWHERE)
         condition, sentence = told
-        return ApiError(condition, f"{param}: {sentence}", param=param)
+        return ApiError(condition, f"{param}: {UNREADABLE}: {sentence}", param=param)
 
 
 @dataclass(slots=True)

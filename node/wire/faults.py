@@ -13,6 +13,8 @@ from pydantic_core import ErrorDetails
 from node.wire.request import TAG_MARK
 from shared.errors import IMAGE_KIND, INVALID_REQUEST, LONGEST_PARAM, UNSUPPORTED_PARAMETER, ApiError, safe_text
 
+UNREADABLE = "Could not process image"
+"""Agents look for these words and go on without the picture; on others, every later turn would be refused as well."""
 _WORDS = {  # where pydantic's speak of Python
     "missing": "Field required",
     "model_type": "Input should be an object",
@@ -54,9 +56,7 @@ def build_refusal(fault: ErrorDetails) -> ApiError:
         case "literal_error" if path.endswith((".type", ".keep")) and isinstance(fault["input"], str):
             return _other_type(fault["input"], fault.get("ctx", {}).get("expected", "another value"), path)
         case "literal_error" if path.endswith(".media_type"):
-            return ApiError(IMAGE_KIND, f"{path}: {fault['msg']}", param=path)
-        case "string_pattern_mismatch" if path.endswith(".url"):
-            return invalid(path, "an image is fetched over https:// only")
+            return ApiError(IMAGE_KIND, f"{path}: {UNREADABLE}: {fault['msg']}", param=path)
         case "string_type" if steps[-1:] == (f"{TAG_MARK}string",):
             return invalid(path, _WORDS["content_type"])
         case _:

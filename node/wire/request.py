@@ -74,10 +74,10 @@ class Base64Source(Wire):
 
 
 class UrlSource(Wire):
-    """An image elsewhere, for the node to fetch."""
+    """An image elsewhere. The guard says what a URL may be (`node/images/url.py`); here it is only described."""
 
     type: Literal["url"]
-    url: str = Field(pattern=r"^https://")
+    url: str = Field(json_schema_extra={"pattern": "^https://", "maxLength": 2048})
 
 
 class ImageBlock(Wire):

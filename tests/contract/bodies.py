@@ -27,6 +27,11 @@ def image(data: str | None = None, media_type: str = "image/png") -> dict[str, A
     return {"type": "image", "source": source}
 
 
+def remote_image(url: str) -> dict[str, Any]:
+    """An image block that the node would have to fetch."""
+    return {"type": "image", "source": {"type": "url", "url": url}}
+
+
 def call(name: str = "a", tool: str = "get_weather") -> dict[str, Any]:
     """An answer that called a tool; `name` is the call's id."""
     return {"role": "assistant", "content": [{"type": "tool_use", "id": name, "name": tool, "input": {}}]}

@@ -56,9 +56,7 @@ ELSEWHERE = {  # rows that need a service of another kind: broken, silent, or sp
 }
 LATER = {  # rows of the contract that belong to later work; docs/wire.md tells its readers, section "Not yet"
     "402 spend_cap_reached": "the ledger",
-    "403 egress_denied": "images that are fetched",
     "429 concurrency_limited": "the limiter",
-    "url sources of images": "the egress guard",
     "/v1/requests": "the request log",
     "/v1/usage": "the ledger",
     "/metrics": "metrics",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from edge.auth.credentials import mint_credential
-from tests.contract.bodies import USER, image, picture
+from tests.contract.bodies import USER, image, picture, remote_image
 from tests.contract.service import MESSAGES, PREFIX, Service
 from tests.e2e.test_refusals import new_key
 
@@ -80,6 +80,23 @@ def test_errors_400_invalid_request_for_an_image_that_is_damaged(service: Servic
     answer = service.ask(messages=[{"role": "user", "content": [image(data)]}])
     assert answer.refusal()[0] == 400
     assert answer.refusal()[3] == "messages.0.content.0.source.data"
+
+
+@pytest.mark.parametrize("url", ["http://a.example/x.png", "https://a.example:x/", "https:///x.png", "https://a b"])
+def test_errors_400_invalid_request_for_a_url_that_is_none(service: Service, url: str) -> None:
+    answer = service.ask(messages=[{"role": "user", "content": [remote_image(url)]}])
+    assert answer.refusal() == (400, "invalid_request", INVALID, "messages.0.content.0.source.url")
+    assert "Could not process image" in answer.words
+
+
+@pytest.mark.parametrize(
+    "url", ["https://127.0.0.1/x.png", "https://[::1]/", "https://u@a.example/", "https://redis/"]
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_errors_403_egress_denied_is_told_by_the_path_of_the_url(service: Service, url: str, stream: bool) -> None:
+    answer = service.ask(messages=[{"role": "user", "content": [image(), remote_image(url)]}], stream=stream)
+    assert answer.refusal() == (403, "egress_denied", "permission_error", "messages.0.content.1.source.url")
+    assert "Could not process image" in answer.words
 
 
 def test_errors_400_context_length_exceeded_tells_both_counts(service: Service) -> None:

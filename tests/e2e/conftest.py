@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.stack import MODELS, ROOT, DevCommand, DevStack, running_dev
+from tests.integration.egress.conftest import lab_environment
+from tests.integration.egress.lab import Lab
 
 VLLM_READY_WITHIN_S = 300.0
 
@@ -23,9 +25,10 @@ def dev_vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStack]:
 
 
 @pytest.fixture(scope="session")
-def dev_tiny(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStack]:
-    """The service with the model that does what it is told: it thinks, calls tools and sees."""
+def dev_tiny(egress_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStack]:
+    """The service with the model that does what it is told: it thinks, calls tools and sees, the lab's images too."""
     settings = {
+        **lab_environment(egress_lab),
         "B3OS_MODEL": str(ROOT / "tests" / "models" / "tiny-vision"),
         "B3OS_MODEL_REASONING_PARSER": "qwen3",
         "B3OS_MODEL_TOOL_PARSER": "qwen3_coder",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +14,21 @@ from anthropic import Anthropic, BadRequestError
 from anthropic.types import Message
 
 from tests.e2e.stack import ROOT, DevStack
-from tests.e2e.tiny import LEAST_BUDGET_TOKENS, picture, request_of
+from tests.e2e.tiny import LEAST_BUDGET_TOKENS, Block, picture, request_of
+from tests.integration.egress.conftest import At, at, lab
+from tests.integration.egress.lab import Lab
 from tests.models.prompts import FIXED, Fixed
 
+__all__ = ["at", "lab"]
 CASES = [fixed for fixed in FIXED if fixed.budget is None or fixed.budget >= LEAST_BUDGET_TOKENS]
 IDS = [f"{index}-{fixed.skill}" for index, fixed in enumerate(CASES)]
+FETCHED = [
+    (fixed, places)
+    for fixed in CASES
+    if fixed.colours
+    for places in sorted({tuple(range(len(fixed.colours))), (0,), (len(fixed.colours) - 1,)})
+]
+"""Which of a prompt's pictures are fetched."""
 MODEL = "b3os/tiny-vision"
 CITY = {
     "type": "object",
@@ -244,6 +255,34 @@ def test_a_model_that_sees_says_so_in_the_list(client: Anthropic, dev_tiny: DevS
     del dev_tiny
     entry: Any = client.get("/models/" + MODEL.replace("/", "%2F"), cast_to=object)
     assert entry["input_modalities"] == ["text", "image"]
+
+
+@pytest.mark.parametrize(
+    ("fixed", "places"), FETCHED, ids=[f"{'-'.join(fixed.colours)}-{places}" for fixed, places in FETCHED]
+)
+def test_a_fetched_image_is_seen_as_one_that_was_sent(
+    client: Anthropic, lab: Lab, at: At, fixed: Fixed, places: tuple[int, ...]
+) -> None:
+    """In turns and in results, all of them or some among others: the same words, in the same order, for as much."""
+    shown = itertools.count()
+    fields = request_of(fixed, lambda colour: remote(at, colour) if next(shown) in places else picture(colour))
+    whole, streamed = create(client, fields, temperature=0), stream(client, fields, temperature=0)
+    check(whole, fixed)
+    check(streamed, fixed)
+    counted = client.messages.count_tokens(
+        model=MODEL,
+        messages=fields["messages"],
+        extra_body={name: fields[name] for name in ("system", "tools", "thinking") if name in fields},
+    )
+    assert len(lab.requests) == 3 * len({fixed.colours[place] for place in places})
+    sent = create(client, request_of(fixed), temperature=0)
+    assert whole.usage == streamed.usage == sent.usage
+    assert counted.input_tokens == sent.usage.input_tokens
+
+
+def remote(at: At, colour: str) -> Block:
+    """An image block whose picture the lab has."""
+    return {"type": "image", "source": {"type": "url", "url": at(f"/colour?{colour}")}}
 
 
 def test_too_many_images_for_the_window_are_told_as_such(client: Anthropic) -> None:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import base64
-import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from PIL import Image
-
+from tests.integration.egress.behaviours import picture_of
 from tests.models.prompts import Fixed
 
+Block = dict[str, Any]
 MAX_TOKENS = 3000
 LEAST_BUDGET_TOKENS = 1024  # of the contract; smaller ones can't be asked for
 
 
-def request_of(fixed: Fixed) -> dict[str, Any]:
-    """The fields of the request."""
-    colours = iter(fixed.colours)
-    turns = list(_turns(fixed.messages, colours))
+def picture(colour: str) -> Block:
+    """An image block of one colour."""
+    data = base64.b64encode(picture_of(colour)).decode()
+    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+
+
+def request_of(fixed: Fixed, show: Callable[[str], Block] = picture) -> dict[str, Any]:
+    """The fields of the request; `show` makes the image block of a colour."""
+    turns = list(_turns(fixed.messages, map(show, fixed.colours)))
     if fixed.prefill:
         turns.append({"role": "assistant", "content": fixed.prefill})
     fields: dict[str, Any] = {"messages": turns, "max_tokens": MAX_TOKENS}
@@ -35,15 +39,7 @@ def request_of(fixed: Fixed) -> dict[str, Any]:
     return fields
 
 
-def picture(colour: str) -> dict[str, Any]:
-    """An image block of one colour."""
-    buffer = io.BytesIO()
-    Image.new("RGB", (80, 60), colour).save(buffer, "PNG")
-    data = base64.b64encode(buffer.getvalue()).decode()
-    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
-
-
-def _turns(messages: list[dict[str, Any]], colours: Iterator[str]) -> Iterator[dict[str, Any]]:
+def _turns(messages: list[dict[str, Any]], pictures: Iterator[Block]) -> Iterator[dict[str, Any]]:
     """Results and what the user says after them are one turn."""
     calls: list[dict[str, Any]] = []
     results: list[dict[str, Any]] = []
@@ -51,7 +47,7 @@ def _turns(messages: list[dict[str, Any]], colours: Iterator[str]) -> Iterator[d
         if message["role"] == "tool":
             results.append(_result(calls.pop(0)["id"], message["content"]))
             continue
-        blocks = [picture(next(colours)) if part["type"] == "image" else part for part in _parts(message["content"])]
+        blocks = [next(pictures) if part["type"] == "image" else part for part in _parts(message["content"])]
         for result in results:
             if result["content"] == "(image follows)":
                 result["content"] = [blocks.pop(0)]

@@ -49,6 +49,12 @@ def test_only_one_module_imports_vllm() -> None:
     assert [names(path) for path in SOURCES if "vllm" in imported_packages(path)] == ["node/engine/vllm_engine.py"]
 
 
+def test_forks_know_nothing_of_what_is_done_in_them() -> None:
+    for path in below("node/forks/"):
+        ours = {module for module in imports_of(path) if module.partition(".")[0] in ("node", "shared")}
+        assert all(module.startswith(("node.forks.", "node.shares")) for module in ours), names(path)
+
+
 def test_translation_knows_neither_http_nor_the_loop() -> None:
     for path in below("node/translate/"):
         assert not imported_packages(path) & {"aiohttp", "aiohttp_sse", "asyncio", "redis"}, names(path)
@@ -71,5 +77,5 @@ def test_only_composition_roots_read_the_environment(path: Path) -> None:
     for item in ast.walk(ast.parse(path.read_text())):
         if isinstance(item, ast.Attribute) and item.attr in ("environ", "getenv"):
             # These write what vLLM reads, and pass on what a child needs; they take no setting of ours from it.
-            allowed = ("node/engine/vllm_setup.py", "node/engine/grammar_guard.py")
+            allowed = ("node/engine/vllm_setup.py", "node/forks/pool.py")
             assert names(path) in allowed, f"{names(path)}:{item.lineno} reads the environment"

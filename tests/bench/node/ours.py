@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any, cast
 
 import orjson
@@ -13,9 +14,12 @@ from node.catalog.served import ServedModel
 from node.engine.supervisor import Supervisor
 from node.engine.vllm_engine import VllmEngine
 from node.gate import Gate
+from node.images.intake import open_intake
+from node.settings import NodeSettings
 from shared.http_server import ContractRunner
 from shared.ids import new_request_id
 from shared.node_token import SigningKey
+from shared.settings import load_settings
 from shared.web import render_anthropic
 from tests.bench.dev_stack import node_token
 from tests.bench.node.canned_engine import CannedEngine
@@ -27,8 +31,16 @@ PATH = "/v1/infer/v1/messages"
 class OurNode:
     """Made by `start`."""
 
-    def __init__(self, engine: CannedEngine, runner: ContractRunner, supervisor: Supervisor, key: SigningKey) -> None:
+    def __init__(
+        self,
+        engine: CannedEngine,
+        runner: ContractRunner,
+        supervisor: Supervisor,
+        key: SigningKey,
+        held: AsyncExitStack,
+    ) -> None:
         self._engine, self._runner, self._supervisor, self._key = engine, runner, supervisor, key
+        self._held = held
 
     @classmethod
     async def start(cls, engine: CannedEngine, model: ServedModel) -> OurNode:
@@ -40,15 +52,16 @@ class OurNode:
 
         supervisor = Supervisor(make_engine)
         gate = Gate("n1", {"k1": private.public_key()})
-        runner = ContractRunner(
-            build_node_app(node_id="n1", model=model, gate=gate, supervisor=supervisor), render_anthropic
-        )
+        held = AsyncExitStack()
+        images = await held.enter_async_context(open_intake(load_settings(NodeSettings, {}, {}).egress))
+        app = build_node_app(node_id="n1", model=model, gate=gate, images=images, supervisor=supervisor)
+        runner = ContractRunner(app, render_anthropic)
         await runner.setup()
         supervisor.start()
         while supervisor.state != "ready":
             assert supervisor.state == "starting", "the engine did not start"
             await asyncio.sleep(0.01)
-        return cls(engine, runner, supervisor, SigningKey("k1", private))
+        return cls(engine, runner, supervisor, SigningKey("k1", private), held)
 
     async def answer(self, request: dict[str, Any]) -> tuple[float, bytes]:
         """CPU seconds from the first output to the last byte, and all bytes of the answer."""
@@ -61,3 +74,4 @@ class OurNode:
         """End what runs beside it."""
         await self._runner.cleanup()
         await self._supervisor.stop()
+        await self._held.aclose()

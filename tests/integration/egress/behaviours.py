@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
+import io
 from collections.abc import Awaitable, Callable
 from urllib.parse import unquote_to_bytes
+
+from PIL import Image
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -15,6 +18,7 @@ LARGEST = 10_485_760
 """`max_image_bytes`, as it is by default."""
 STEP_S = 1.5
 TOTAL_S = 3.0
+COLOURS = ("red", "green", "blue", "yellow", "purple", "orange", "black", "white")
 _OK = b"HTTP/1.1 200 OK\r\n"
 _CHUNKED = _OK + b"Transfer-Encoding: chunked\r\n\r\n"
 Behaviour = Callable[[asyncio.StreamWriter, str], Awaitable[None]]
@@ -34,6 +38,13 @@ def chunk(data: bytes) -> bytes:
 def padded(size: int) -> bytes:
     """A PNG's beginning and zeros."""
     return PNG.ljust(size, b"\0")
+
+
+def picture_of(colour: str) -> bytes:
+    """A PNG of one colour, as the tiny model was shown them."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (80, 60), colour).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 class Gone(Exception):
@@ -65,6 +76,11 @@ def plain(answer: bytes) -> Behaviour:
             await put(writer, answer[start : start + 65_536])
 
     return behave
+
+
+async def show_colour(writer: asyncio.StreamWriter, query: str) -> None:
+    """A picture of the colour that the query names."""
+    await put(writer, with_length(picture_of(query)) if query in COLOURS else with_length(b"", status="404 X"))
 
 
 def redirecting(status: str = "302 Found", *headers: str, body: bytes = b"") -> Behaviour:
@@ -126,6 +142,7 @@ def drip(data: bytes, every_s: float) -> Behaviour:
 _BOMB = gzip.compress(bytes(200_000_000), 1)
 BEHAVIOURS: dict[str, Behaviour] = {
     "/ok.png": plain(with_length(PNG, "Content-Type: image/png")),
+    "/colour": show_colour,
     "/to": redirecting(),
     **{f"/to-{status}": redirecting(f"{status} Found") for status in (300, 301, 303, 304, 305, 306, 307, 308)},
     "/to-endless": redirecting("302 Found", body=bytes(5_000_000)),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import functools
 import random
 import re
 import socket
@@ -35,7 +36,15 @@ _HOST = re.compile(rf"(//{_NAME})(?=[/?#]|$)|(%2F%2F{_NAME})(?=%2F|%23|$)", re.I
 
 @dataclass
 class Lab:
-    """What tests see of it; `requests` are the heads that servers got, `touched` the canaries that were."""
+    """What tests see of it.
+
+    Attributes:
+        requests: the heads that servers got.
+        hellos: the names in TLS handshakes.
+        accepted: the servers and canaries that got a connection, even one that says nothing.
+        touched: the canaries among them.
+        answering: how many requests are being answered now.
+    """
 
     port: int
     names: NamesServer
@@ -44,6 +53,19 @@ class Lab:
     touched: list[str] = field(default_factory=list)
     requests: list[bytes] = field(default_factory=list)
     hellos: list[str | None] = field(default_factory=list)
+    accepted: list[str] = field(default_factory=list)
+    answering: int = 0
+
+    def forget(self) -> None:
+        """Begin another test."""
+        self.names.resolver.load({})
+        for seen in (self.touched, self.requests, self.hellos, self.accepted):
+            seen.clear()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nobody spoke to anything here, DNS included."""
+        return not self.names.resolver.asked and not self.accepted
 
     def url(self, text: str) -> str:
         """A URL of a case, as it is where the servers have 443; else with their port in it."""
@@ -155,7 +177,11 @@ class _Servers:
             head = await reader.readuntil(b"\r\n\r\n")
             self._lab.requests.append(head)
             path, _, query = head.split(b" ", 2)[1].decode("latin-1").partition("?")
-            await BEHAVIOURS.get(path, NOT_FOUND)(writer, query)
+            self._lab.answering += 1
+            try:
+                await BEHAVIOURS.get(path, NOT_FOUND)(writer, query)
+            finally:
+                self._lab.answering -= 1
         await finish(writer)
 
     async def plain(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -197,15 +223,22 @@ async def _serve(
     ready: threading.Event,
     stop: asyncio.Event,
 ) -> None:
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)  # of aborted handshakes
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda loop, context: None)  # of aborted handshakes
     handlers = _Servers(lab)
+
+    def accept(host: str, handler: Handler) -> asyncio.StreamReaderProtocol:
+        """As `asyncio.start_server` does; this is called for each connection, before its TLS."""
+        lab.accepted.append(host)
+        return asyncio.StreamReaderProtocol(asyncio.StreamReader(), handler)
+
     servers = []
     for host, listener in listeners.items():
-        if context := contexts.get(host):
+        context = contexts.get(host)
+        if context:
             context.sni_callback = handlers.note_hello
-            servers.append(await asyncio.start_server(handlers.https, sock=listener, ssl=context))
-        else:
-            servers.append(await asyncio.start_server(handlers.of(host), sock=listener))
+        make = functools.partial(accept, host, handlers.https if context else handlers.of(host))
+        servers.append(await loop.create_server(make, sock=listener, ssl=context))
     ready.set()
     await stop.wait()
     for server in servers:

@@ -1,8 +1,8 @@
 """A DNS server for tests, whose zone is a case of the corpus.
 
 `{"A": [..], "AAAA": [..], "CNAME": ".."}`, `"servfail"`, `"drop"`, `{}` for a name without addresses, nothing for a
-name that isn't; `{"A": {"sequence": [[..], [..]]}}` answers each query from the next list. Every TTL is 0, so that
-the client remembers nothing.
+name that isn't; `{"A": {"sequence": [[..], [..]]}}` answers each query from the next list. Every TTL is an hour, and
+nobody may heed it: tests change their zones.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from dnslib import AAAA, CNAME, QTYPE, RCODE, RR, A, DNSError, DNSRecord
 from dnslib.server import BaseResolver, DNSHandler, DNSLogger, DNSServer
 
+TTL_S = 3600
 Zone = dict[str, Any]
 
 
@@ -52,7 +53,7 @@ class ZoneResolver(BaseResolver):  # type: ignore[misc]
         time.sleep(entry.get("delay_s", 0))
         seen = {name}
         while (target := entry.get("CNAME")) and target not in seen and len(seen) < 20:
-            reply.add_answer(RR(name, QTYPE.CNAME, ttl=0, rdata=CNAME(target)))
+            reply.add_answer(RR(name, QTYPE.CNAME, ttl=TTL_S, rdata=CNAME(target)))
             seen.add(target)
             name, entry = target, self.zone.get(target) or {}
         records = entry.get(kind, [])
@@ -61,7 +62,7 @@ class ZoneResolver(BaseResolver):  # type: ignore[misc]
             records = sequence[min(self.asked[name, kind], len(sequence)) - 1]
         for address in records:
             data = A(address) if kind == "A" else AAAA(tuple(IPv6Address(address).packed))
-            reply.add_answer(RR(name, getattr(QTYPE, kind), ttl=0, rdata=data))
+            reply.add_answer(RR(name, getattr(QTYPE, kind), ttl=TTL_S, rdata=data))
 
 
 class Handler(DNSHandler):  # type: ignore[misc]

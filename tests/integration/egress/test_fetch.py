@@ -6,6 +6,7 @@ import re
 import socket
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
@@ -14,14 +15,14 @@ from node.images.fetch import EgressGuard
 from node.images.url import Target
 from node.images.verdict import EgressRefused, Verdict
 from tests.integration.egress.behaviours import PNG
-from tests.integration.egress.conftest import GOOD_ZONE, At, lab_settings, refusal
+from tests.integration.egress.conftest import GOOD_ZONE, At, fetch_one, lab_settings, refusal
 from tests.integration.egress.lab import GOOD, Lab
 
 HOSTS_FILE = Path("/etc/hosts").read_text().splitlines()
 
 
 async def test_the_request_holds_nothing_but_what_every_fetch_holds(lab: Lab, guard: EgressGuard, at: At) -> None:
-    assert await guard.fetch(at("/ok.png?sig=a%2Fb%2Bc&x=[1]{2}'\"<|>#secret")) == PNG
+    assert await fetch_one(guard, at("/ok.png?sig=a%2Fb%2Bc&x=[1]{2}'\"<|>#secret")) == PNG
     lines = lab.requests[0].decode().split("\r\n")
     assert lines[0] == "GET /ok.png?sig=a%2Fb%2Bc&x=[1]{2}'\"<|> HTTP/1.1"
     names = [line.partition(":")[0] for line in lines[1:] if line]
@@ -32,7 +33,7 @@ async def test_the_request_holds_nothing_but_what_every_fetch_holds(lab: Lab, gu
 
 async def test_cookies_and_referrers_are_not_carried_over_a_redirect(lab: Lab, guard: EgressGuard, at: At) -> None:
     for _ in range(2):
-        await guard.fetch(at("/to-cookie?%2Fok.png"))
+        await fetch_one(guard, at("/to-cookie?%2Fok.png"))
     assert len(lab.requests) == 4
     assert not re.search(rb"(?im)^(cookie|referer|authorization):", b"".join(lab.requests))
 
@@ -40,18 +41,30 @@ async def test_cookies_and_referrers_are_not_carried_over_a_redirect(lab: Lab, g
 async def test_each_hop_is_looked_up_once_and_connected_anew(
     lab: Lab, guard: EgressGuard, at: At, dialled: list[str]
 ) -> None:
-    await guard.fetch(at("/hops/3"))
+    await fetch_one(guard, at("/hops/3"))
     assert guard.lookups == len(lab.hellos) == len(dialled) == 4
-    assert lab.names.resolver.asked == {("ok.lab.example", "A"): 4, ("ok.lab.example", "AAAA"): 4} or (
-        lab.names.resolver.asked["ok.lab.example", "A"] == 4  # c-ares remembers that there is no AAAA
-    )
+    assert lab.names.resolver.asked == {("ok.lab.example", "A"): 4, ("ok.lab.example", "AAAA"): 4}
+
+
+async def test_nothing_that_dns_said_is_remembered(lab: Lab, guard: EgressGuard, at: At) -> None:
+    url = at("/ok.png")
+    answers: list[tuple[dict[str, Any], Verdict]] = [
+        ({}, Verdict.NO_ADDRESS),
+        ({"ok.lab.example": {}}, Verdict.NO_ADDRESS),
+        ({"ok.lab.example": {"A": ["10.0.0.1"]}}, Verdict.PRIVATE),
+    ]
+    for zone, verdict in answers:
+        lab.names.resolver.load(zone)
+        assert (await refusal(fetch_one(guard, url))).verdict is verdict
+    lab.names.resolver.load(GOOD_ZONE)
+    assert await fetch_one(guard, url) == PNG
 
 
 async def test_an_answer_that_nobody_asked_for_reaches_no_later_fetch(guard: EgressGuard, at: At) -> None:
     for _ in range(3):
-        assert await guard.fetch(at("/second-later")) == PNG
-        assert (await refusal(guard.fetch(at("/two-answers")))).verdict is Verdict.MALFORMED
-        assert await guard.fetch(at("/ok.png")) == PNG
+        assert await fetch_one(guard, at("/second-later")) == PNG
+        assert (await refusal(fetch_one(guard, at("/two-answers")))).verdict is Verdict.MALFORMED
+        assert await fetch_one(guard, at("/ok.png")) == PNG
 
 
 async def test_the_environment_sends_no_fetch_elsewhere(
@@ -66,10 +79,7 @@ async def test_the_environment_sends_no_fetch_elsewhere(
     monkeypatch.setenv("HOSTALIASES", str(aliases))
     monkeypatch.setenv("LOCALDOMAIN", "evil.example")
     guard = EgressGuard(lab_settings(lab))
-    try:
-        assert await guard.fetch(at("/ok.png")) == PNG
-    finally:
-        await guard.close()
+    assert await fetch_one(guard, at("/ok.png")) == PNG
     assert dialled == [GOOD]
     assert not (tmp_path / "keys").exists()
     assert {name for name, _ in lab.names.resolver.asked} == {"ok.lab.example"}
@@ -79,7 +89,7 @@ async def test_names_of_the_hosts_file_are_unknown(lab: Lab, guard: EgressGuard,
     """The file itself isn't changed; whatever full names it holds must not be found."""
     named = {name for line in HOSTS_FILE for name in line.partition("#")[0].split()[1:] if "." in name}
     for name in named:
-        await refusal(guard.fetch(f"https://{name.lower()}/"))
+        await refusal(fetch_one(guard, f"https://{name.lower()}/"))
     assert dialled == []
 
 
@@ -109,21 +119,18 @@ async def test_beside_a_bad_address_only_the_good_one_is_dialled(
 
 async def test_denied_networks_win_over_allowed_ones(lab: Lab, at: At) -> None:
     guard = EgressGuard(lab_settings(lab, deny_networks='["127.0.7.1/32"]'))
-    assert (await refusal(guard.fetch(at("/ok.png")))).verdict is Verdict.DENIED_ADDRESS
-    await guard.close()
+    assert (await refusal(fetch_one(guard, at("/ok.png")))).verdict is Verdict.DENIED_ADDRESS
 
 
 async def test_without_the_tests_settings_the_lab_is_loopback(lab: Lab, at: At) -> None:
     guard = EgressGuard(lab_settings(lab, allow_networks="[]"))
-    assert (await refusal(guard.fetch(at("/ok.png")))).verdict is Verdict.LOOPBACK
-    await guard.close()
+    assert (await refusal(fetch_one(guard, at("/ok.png")))).verdict is Verdict.LOOPBACK
 
 
 async def test_without_the_tests_roots_no_certificate_of_the_lab_is_good(lab: Lab, at: At) -> None:
     settings = lab_settings(lab).model_copy(update={"ca_file": None})
     guard = EgressGuard(settings)
-    assert (await refusal(guard.fetch(at("/ok.png")))).verdict is Verdict.BAD_CERTIFICATE
-    await guard.close()
+    assert (await refusal(fetch_one(guard, at("/ok.png")))).verdict is Verdict.BAD_CERTIFICATE
 
 
 def test_uvloop_comes_to_the_same_ends(lab: Lab, at: At) -> None:
@@ -154,11 +161,10 @@ def test_uvloop_comes_to_the_same_ends(lab: Lab, at: At) -> None:
         guard = EgressGuard(lab_settings(lab))
         for path in ends:
             try:
-                await guard.fetch(lab.url(at(path)))
+                await fetch_one(guard, lab.url(at(path)))
                 seen[path] = Verdict.DELIVERED
             except EgressRefused as refused:
                 seen[path] = refused.verdict
-        await guard.close()
 
     thread = threading.Thread(target=lambda: uvloop.run(fetch_each()))
     thread.start()

@@ -12,11 +12,11 @@ import psutil
 import pytest
 
 from node.images import fetch
-from node.images.fetch import EgressGuard
+from node.images.fetch import EgressGuard, Unmetered
 from node.images.verdict import EgressRefused, Verdict
 from shared.errors import INVALID_REQUEST, ApiError
 from tests.integration.egress.behaviours import LARGEST, PNG, STEP_S, TOTAL_S
-from tests.integration.egress.conftest import At, lab_settings, refusal
+from tests.integration.egress.conftest import At, fetch_one, lab_settings, refusal
 from tests.integration.egress.lab import Lab
 
 MIB = 1 << 20
@@ -24,6 +24,8 @@ MIB = 1 << 20
 
 class CountingMeter:
     """Notes what it is charged, and refuses when more than `limit` has come."""
+
+    payer = "someone"
 
     def __init__(self, limit: int = 1 << 40) -> None:
         self.charges: list[int] = []
@@ -47,7 +49,7 @@ async def until(condition: Callable[[], bool]) -> None:
 async def test_every_byte_that_arrived_is_charged_whatever_came_of_it(guard: EgressGuard, at: At, path: str) -> None:
     meter = CountingMeter()
     with suppress(EgressRefused):
-        await guard.fetch(at(path), meter)
+        await fetch_one(guard, at(path), meter)
     assert meter.charges[0] == 0
     assert sum(meter.charges) == guard.counts.received_bytes > 0
     assert sum(meter.charges) <= LARGEST * 9 // 8 + 131_072 + fetch.READ_BYTES
@@ -55,7 +57,7 @@ async def test_every_byte_that_arrived_is_charged_whatever_came_of_it(guard: Egr
 
 async def test_who_has_no_budget_left_asks_nobody(lab: Lab, guard: EgressGuard, at: At, dialled: list[str]) -> None:
     with pytest.raises(ApiError):
-        await guard.fetch(at("/ok.png"), CountingMeter(limit=-1))
+        await fetch_one(guard, at("/ok.png"), CountingMeter(limit=-1))
     assert not dialled
     assert not lab.names.resolver.asked
     assert guard.counts.by_verdict == {Verdict.OVER_BUDGET: 1}
@@ -64,7 +66,7 @@ async def test_who_has_no_budget_left_asks_nobody(lab: Lab, guard: EgressGuard, 
 async def test_a_budget_that_ends_on_the_way_ends_the_fetch(guard: EgressGuard, at: At) -> None:
     meter = CountingMeter(limit=MIB)
     with pytest.raises(ApiError):
-        await guard.fetch(at("/endless"), meter)
+        await fetch_one(guard, at("/endless"), meter)
     assert sum(meter.charges) <= MIB + fetch.READ_BYTES
     assert guard.counts.by_verdict == {Verdict.OVER_BUDGET: 1}
 
@@ -80,7 +82,7 @@ async def gathered(seen: list[str], url: str, data: bytes) -> int:
 async def test_the_same_url_is_fetched_once(lab: Lab, guard: EgressGuard, at: At) -> None:
     seen: list[str] = []
     urls = [at("/ok.png"), at("/ok.png?2"), at("/ok.png"), at("/ok.png")]
-    sizes = await guard.fetch_all(urls, lambda url, data: gathered(seen, url, data))
+    sizes = await guard.fetch_all(urls, lambda url, data: gathered(seen, url, data), Unmetered())
     assert sizes == {at("/ok.png"): len(PNG), at("/ok.png?2"): len(PNG)}
     assert len(lab.requests) == len(seen) == 2
 
@@ -89,7 +91,7 @@ async def test_one_url_that_cannot_be_read_keeps_all_packets_here(
     lab: Lab, guard: EgressGuard, at: At, dialled: list[str]
 ) -> None:
     urls = [at("/ok.png"), "https://127.0.0.1/"]
-    refused = await refusal(guard.fetch_all(urls, lambda url, data: gathered([], url, data)))
+    refused = await refusal(guard.fetch_all(urls, lambda url, data: gathered([], url, data), Unmetered()))
     assert (refused.verdict, refused.url) == (Verdict.ADDRESS_LITERAL, urls[1])
     assert not dialled
     assert not lab.names.resolver.asked
@@ -97,13 +99,13 @@ async def test_one_url_that_cannot_be_read_keeps_all_packets_here(
 
 async def test_more_than_twenty_urls_are_too_many(guard: EgressGuard, at: At) -> None:
     urls = [at(f"/ok.png?{number}") for number in range(21)]
-    refused = await refusal(guard.fetch_all(urls, lambda url, data: gathered([], url, data)))
+    refused = await refusal(guard.fetch_all(urls, lambda url, data: gathered([], url, data), Unmetered()))
     assert (refused.verdict, refused.url) == (Verdict.TOO_MANY_URLS, urls[20])
 
 
 async def test_a_request_has_four_fetches_at_once(lab: Lab, guard: EgressGuard, at: At) -> None:
     urls = [at(f"/silent?{number}") for number in range(8)]
-    work = asyncio.create_task(guard.fetch_all(urls, lambda url, data: gathered([], url, data)))
+    work = asyncio.create_task(guard.fetch_all(urls, lambda url, data: gathered([], url, data), Unmetered()))
     await until(lambda: len(lab.requests) == 4)
     await asyncio.sleep(0.2)
     assert len(lab.requests) == 4
@@ -116,7 +118,10 @@ async def test_a_request_has_four_fetches_at_once(lab: Lab, guard: EgressGuard, 
 
 async def test_a_node_has_sixteen_fetches_at_once_and_the_wait_counts(lab: Lab, guard: EgressGuard, at: At) -> None:
     begun = time.monotonic()
-    works = [asyncio.create_task(guard.fetch(at(f"/slow-body?{number}"))) for number in range(24)]
+    callers = ["one"] * 20 + ["another"] * 8
+    works = [
+        asyncio.create_task(fetch_one(guard, at(f"/slow-body?{n}"), Unmetered(who))) for n, who in enumerate(callers)
+    ]
     await until(lambda: len(lab.requests) == 16)
     verdicts = {(await refusal(work)).verdict for work in works}
     assert verdicts == {Verdict.TOO_SLOW}
@@ -124,16 +129,29 @@ async def test_a_node_has_sixteen_fetches_at_once_and_the_wait_counts(lab: Lab, 
     assert time.monotonic() - begun < TOTAL_S + 1
 
 
+async def test_one_caller_leaves_places_for_others_however_slow_its_servers(
+    lab: Lab, guard: EgressGuard, at: At
+) -> None:
+    one = Unmetered("one")
+    works = [asyncio.create_task(fetch_one(guard, at(f"/slow-body?{number}"), one)) for number in range(24)]
+    await until(lambda: len(lab.requests) == 12)
+    assert await fetch_one(guard, at("/ok.png"), Unmetered("another")) == PNG
+    assert [work.done() for work in works] == [False] * 24
+    for work in works:
+        work.cancel()
+    await asyncio.gather(*works, return_exceptions=True)
+
+
 async def test_a_client_that_leaves_ends_the_fetch_and_frees_its_place(lab: Lab, guard: EgressGuard, at: At) -> None:
     for _ in range(20):
         lab.requests.clear()
-        work = asyncio.create_task(guard.fetch(at("/silent")))
+        work = asyncio.create_task(fetch_one(guard, at("/silent")))
         await until(lambda: bool(lab.requests))
         work.cancel()
         with pytest.raises(asyncio.CancelledError):
             await work
     assert guard.counts.by_verdict == {Verdict.ABANDONED: 20}
-    assert await guard.fetch(at("/ok.png")) == PNG
+    assert await fetch_one(guard, at("/ok.png")) == PNG
 
 
 async def test_nothing_stays_open(lab: Lab, at: At) -> None:
@@ -143,8 +161,7 @@ async def test_nothing_stays_open(lab: Lab, at: At) -> None:
         guard = EgressGuard(lab_settings(lab))
         for path in ("/ok.png", "/hops/2", "/404", "/rst", "/over", "/1xx-flood", "/to?https%3A%2F%2F127.0.0.1%2F"):
             with suppress(EgressRefused):
-                await guard.fetch(at(path))
-        await guard.close()
+                await fetch_one(guard, at(path))
         await asyncio.sleep(0.3)
 
     await all_kinds()
@@ -185,7 +202,7 @@ HOSTILE = """
 @pytest.mark.parametrize("path", HOSTILE.split())
 async def test_no_server_holds_the_loop(guard: EgressGuard, at: At, path: str) -> None:
     async with Heartbeat() as heartbeat:
-        fetches = (guard.fetch(at(path)) for _ in range(16 if path == "/tiny-chunks" else 3))
+        fetches = (fetch_one(guard, at(path)) for _ in range(16 if path == "/tiny-chunks" else 3))
         await asyncio.gather(*fetches, return_exceptions=True)
     assert heartbeat.longest_s < 0.1
 
@@ -193,12 +210,12 @@ async def test_no_server_holds_the_loop(guard: EgressGuard, at: At, path: str) -
 @pytest.mark.parametrize("path", ["/exact", "/exact-chunked", "/over", "/endless", "/tiny-chunks", "/huge-header"])
 async def test_no_server_makes_us_hold_three_times_the_largest_image(guard: EgressGuard, at: At, path: str) -> None:
     """Everything of this process counts, the lab's own buffers too."""
-    await guard.fetch(at("/ok.png"))
+    await fetch_one(guard, at("/ok.png"))
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
         with suppress(EgressRefused):
-            await guard.fetch(at(path))
+            await fetch_one(guard, at(path))
         assert tracemalloc.get_traced_memory()[1] - before < 3 * LARGEST
     finally:
         tracemalloc.stop()
@@ -207,5 +224,5 @@ async def test_no_server_makes_us_hold_three_times_the_largest_image(guard: Egre
 @pytest.mark.parametrize("path", ["/slow-head", "/slow-body", "/slow-headers", "/1xx-slow", "/silent", "/stall"])
 async def test_no_server_keeps_us_longer_than_the_deadline(guard: EgressGuard, at: At, path: str) -> None:
     begun = time.monotonic()
-    await refusal(guard.fetch(at(path)))
+    await refusal(fetch_one(guard, at(path)))
     assert STEP_S - 0.1 < time.monotonic() - begun < TOTAL_S + 0.5

@@ -11,7 +11,7 @@ import pytest
 
 from node.images.fetch import EgressGuard
 from node.images.verdict import EgressRefused, Verdict
-from tests.integration.egress.conftest import PARAM, At
+from tests.integration.egress.conftest import PARAM, At, fetch_one
 from tests.integration.egress.lab import GOOD
 
 
@@ -22,7 +22,7 @@ async def test_a_decision_is_one_line_and_one_count(
     urls = [at("/ok.png?secret"), at("/hops/1"), at("/404"), "https://127.0.0.1/", "http://x", at("/to?%2F%2F0")]
     for url in urls:
         with suppress(EgressRefused):
-            await guard.fetch(url)
+            await fetch_one(guard, url)
     lines = [record.__dict__["facts"] for record in caplog.records if record.name == "b3os.egress"]
     verdicts = [line["verdict"] for line in lines]
     assert verdicts == ["delivered", "delivered", "bad_status", "address_literal", "not_https", "address_literal"]

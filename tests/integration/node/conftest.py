@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +20,12 @@ from node.catalog.served import ServedModel
 from node.engine.scripted import ScriptedEngine
 from node.engine.supervisor import Supervisor
 from node.gate import Gate
+from node.images.intake import ImageIntake, open_intake
+from node.settings import NodeSettings
 from shared.http_server import ContractRunner
 from shared.ids import new_request_id
 from shared.node_token import Caller, SigningKey, mint
+from shared.settings import load_settings
 from shared.web import render_anthropic
 
 PATH = "/v1/infer/v1/messages"
@@ -44,6 +48,7 @@ class Node:
     url: str
     session: aiohttp.ClientSession
     supervisor: Supervisor
+    images: ImageIntake
     engine: ScriptedEngine = field(init=False)
 
     async def post(self, script: list[Any] | str = "Hi", **fields: Any) -> aiohttp.ClientResponse:
@@ -65,6 +70,7 @@ Start = Callable[..., Awaitable[Node]]
 async def start_node() -> AsyncIterator[Start]:
     """Start nodes; `ping_after_s` and `factory` can be chosen. All end with the test."""
     runners: list[web.AppRunner] = []
+    held = AsyncExitStack()
     nodes: list[Node] = []
 
     async def start(*, ping_after_s: float = 10, factory: Any = None) -> Node:
@@ -76,14 +82,17 @@ async def start_node() -> AsyncIterator[Start]:
 
         supervisor = Supervisor(factory or scripted)
         gate = Gate("n1", {"k1": KEY.private.public_key()})
-        app = build_node_app(node_id="n1", model=MODEL, gate=gate, supervisor=supervisor, ping_after_s=ping_after_s)
+        images = await held.enter_async_context(open_intake(load_settings(NodeSettings, {}, {}).egress))
+        app = build_node_app(
+            node_id="n1", model=MODEL, gate=gate, images=images, supervisor=supervisor, ping_after_s=ping_after_s
+        )
         runner = ContractRunner(app, render_anthropic)
         await runner.setup()
         runners.append(runner)
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         supervisor.start()
-        node = Node(site.name, aiohttp.ClientSession(), supervisor)
+        node = Node(site.name, aiohttp.ClientSession(), supervisor, images)
         nodes.append(node)
         if factory is None:
             while supervisor.state != "ready":
@@ -97,6 +106,7 @@ async def start_node() -> AsyncIterator[Start]:
         await node.supervisor.stop()
     for runner in runners:
         await runner.cleanup()
+    await held.aclose()
 
 
 @pytest.fixture

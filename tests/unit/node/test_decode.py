@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from node.images.decode import MAX_SIDE, BadImage, NotAnImage, decode_image
+from node.images.decode import MAX_SIDE, MAX_SOURCE_SIDE, BadImage, Flaw, NotAnImage, decode_image
+from tests.hostile_images import clear_palette, deep_colour_with_transparent_red, deep_grey, flat, jpeg, scan_bomb
 
 RED = (255, 0, 0)
 
@@ -94,3 +95,88 @@ def test_a_jpeg_of_hundreds_of_scans_is_refused_before_it_is_decoded() -> None:
     assert decode_image(data).size == (64, 64)
     with pytest.raises(BadImage, match="more than 100 scans"):
         decode_image(data[:-2] + scan * 100 + data[-2:])
+
+
+def test_a_few_scans_of_many_pixels_are_too_many_as_well() -> None:
+    with pytest.raises(BadImage, match="too many scans for its size"):
+        decode_image(scan_bomb(5_000, 5_000, 40))
+
+
+def test_a_side_that_is_too_long_is_refused_whatever_the_other_is() -> None:
+    with pytest.raises(BadImage, match=f"longer than {MAX_SOURCE_SIDE} pixels"):
+        decode_image(flat(MAX_SOURCE_SIDE + 1, 1))
+    assert decode_image(flat(MAX_SOURCE_SIDE, 1)).size == (MAX_SIDE, 1)
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "WEBP", "GIF"])
+def test_an_image_is_shrunk_to_the_side_that_is_asked_for(kind: str) -> None:
+    image = decode_image(encode(Image.new("RGB", (1000, 500), RED), kind), 100)
+    assert image.size == (100, 50)
+    red, green, blue = image.getpixel((50, 25))  # type: ignore[misc]
+    assert red > 250
+    assert max(green, blue) < 5
+
+
+def test_what_has_no_pixel_of_a_line_left_keeps_one() -> None:
+    assert decode_image(flat(4_000, 1), 100).size == (100, 1)
+    assert decode_image(encode(Image.new("RGB", (3, 4_000)), "JPEG"), 100).size == (1, 100)
+
+
+def test_a_large_jpeg_is_decoded_at_a_fraction_of_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, sizes = jpeg(2_000, 1_000), []
+    resize = Image.Image.resize
+
+    def noting(image: Image.Image, *arguments: Any, **options: Any) -> Image.Image:
+        sizes.append(image.size)
+        return resize(image, *arguments, **options)
+
+    monkeypatch.setattr(Image.Image, "resize", noting)
+    assert decode_image(data, 240).size == (240, 120)
+    assert sizes[0] == (250, 125)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        encode(Image.new("RGB", (4, 4), RED), "PNG", transparency=RED),
+        encode(Image.new("L", (4, 4), 9), "PNG", transparency=9),
+        deep_grey(0x8000, transparency=0x8000),
+        deep_colour_with_transparent_red(),
+        clear_palette(),
+    ],
+)
+def test_a_colour_that_is_declared_clear_shows_white(data: bytes) -> None:
+    assert decode_image(data).getpixel((0, 0)) == (255, 255, 255)
+
+
+def test_half_clear_is_half_white() -> None:
+    image = Image.new("RGBA", (2, 2), (255, 0, 0, 128))
+    assert decode_image(encode(image, "PNG")).getpixel((0, 0)) == (255, 127, 127)
+
+
+def test_hidden_colours_do_not_bleed_when_an_image_is_shrunk() -> None:
+    image = Image.new("RGBA", (64, 64), (0, 255, 0, 0))
+    image.paste((255, 0, 0, 255), (0, 0, 32, 64))
+    shrunk = decode_image(encode(image, "PNG"), 16)
+    for x in range(16):
+        red, green, blue = shrunk.getpixel((x, 8))  # type: ignore[misc]
+        assert abs(green - blue) <= 2
+        assert red > 250
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_every_turn_brings_the_marked_corner_where_it_belongs(orientation: int) -> None:
+    image = Image.new("RGB", (32, 16), (0, 0, 255))
+    image.paste(RED, (0, 0, 16, 8))
+    exif = image.getexif()
+    exif[0x0112] = orientation
+    turned = decode_image(encode(image, "PNG", exif=exif))
+    assert turned.size == ((32, 16) if orientation < 5 else (16, 32))
+    corners = {1: (0, 0), 2: (1, 0), 3: (1, 1), 4: (0, 1), 5: (0, 0), 6: (1, 0), 7: (1, 1), 8: (0, 1)}
+    across, down = corners[orientation]
+    assert turned.getpixel((across * (turned.width - 1), down * (turned.height - 1))) == RED
+
+
+def test_every_flaw_has_words_for_the_sender() -> None:
+    assert [str(BadImage(flaw)) for flaw in Flaw] == [flaw.value for flaw in Flaw]
+    assert all(flaw.value.split()[1] in ("image", "side") for flaw in Flaw)

@@ -208,7 +208,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "an image in the system prompt": ({"system": [{"type": "image"}]}, "system.0.type"),
     "an image without a source": (block({"type": "image"}), "messages.0.content.0.source"),
     "a source that is no object": (image("x"), "messages.0.content.0.source"),
-    "a url that is not https": (image({"type": "url", "url": "http://a.b/c.png"}), "messages.0.content.0.source.url"),
+    "a url that is no string": (image({"type": "url", "url": 1}), "messages.0.content.0.source.url"),
     "a budget below 1024": ({"thinking": {"type": "enabled", "budget_tokens": 1023}}, "thinking.budget_tokens"),
     "a tool name with a blank": ({"tools": [{"name": "a b", "input_schema": {}}]}, "tools.0.name"),
     "a tool name that is too long": ({"tools": [{"name": "a" * 129, "input_schema": {}}]}, "tools.0.name"),

@@ -23,6 +23,13 @@ def test_a_gpu_is_left_to_vllm() -> None:
     assert not set(arguments) & {"dtype", "enforce_eager", "max_model_len", "distributed_executor_backend"}
 
 
+def test_vllm_itself_may_fetch_from_nowhere() -> None:
+    """An empty list would allow every host; a name under `.invalid` (RFC 6761) is nobody's."""
+    for on_cpu in (True, False):
+        (domain,) = engine_arguments(ServedModel("b3os/m", "M", "m"), on_cpu=on_cpu)["allowed_media_domains"]
+        assert domain.endswith(".invalid")
+
+
 def test_the_operator_s_arguments_win() -> None:
     model = ServedModel("b3os/m", "M", "m", engine={"dtype": "bfloat16", "seed": 7})
     assert engine_arguments(model, on_cpu=True)["dtype"] == "bfloat16"
