@@ -9,6 +9,7 @@ from pathlib import Path
 
 import uvloop
 
+from node.admission import Admission
 from node.app import build_node_app, build_node_operator_app
 from node.catalog.gpu import has_nvidia_gpu
 from node.catalog.served import ServedModel, resolve_model, scripted_model
@@ -17,6 +18,7 @@ from node.engine.scripted import start_scripted_engine
 from node.engine.supervisor import Supervisor
 from node.gate import Gate, load_edge_keys
 from node.images.intake import open_intake
+from node.limits.opening import open_limits
 from node.settings import NodeSettings
 from shared.log import set_up_logging
 from shared.serve import CannotListen, Site, serving, wait_for_stop
@@ -29,8 +31,7 @@ def main() -> None:
     set_up_logging()
     try:
         settings = load_settings(NodeSettings, os.environ, config_tables(os.environ))
-        models_dir = Path(os.environ.get("B3OS_HOME", ".b3os")) / "models"
-        uvloop.run(run(settings, models_dir))
+        uvloop.run(run(settings, Path(os.environ.get("B3OS_HOME", ".b3os"))))
     except SettingsError as error:
         sys.exit(f"b3os node: the settings are wrong:\n{error}")
     except CannotListen as error:
@@ -40,19 +41,26 @@ def main() -> None:
     os._exit(0)
 
 
-async def run(settings: NodeSettings, models_dir: Path) -> None:
+async def run(settings: NodeSettings, home: Path) -> None:
     """Serve, start the engine beside it, and stop in the reverse order.
 
     Raises:
         CannotListen, SettingsError: before anything runs.
     """
     section = settings.node
-    model = _served_model(settings, models_dir)
+    model = _served_model(settings, home / "models")
     gate = Gate(section.id, load_edge_keys(section.edge_keys_file))
     supervisor = Supervisor(lambda: _start_engine(section.engine, model))
-    async with open_intake(settings.egress) as images:
+    spool = home / "spool" / section.id
+    async with (
+        open_intake(settings.egress) as images,
+        open_limits(settings.redis.url, spool, section.id) as (desk, refusals),
+    ):
         images.warm_up()
-        app = build_node_app(node_id=section.id, model=model, gate=gate, images=images, supervisor=supervisor)
+        admission = Admission(section.id, model, desk, refusals)
+        app = build_node_app(
+            node_id=section.id, model=model, gate=gate, admission=admission, images=images, supervisor=supervisor
+        )
         operator_app = build_node_operator_app(node_id=section.id, model=model, images=images, supervisor=supervisor)
         sites = [
             Site(app, render_anthropic, section.host, section.port),

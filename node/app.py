@@ -7,6 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
+from node.admission import Admission
 from node.catalog.served import ServedModel
 from node.count_tokens import CountTokensHandler
 from node.engine.supervisor import Supervisor
@@ -26,13 +27,14 @@ def build_node_app(
     node_id: str,
     model: ServedModel,
     gate: Gate,
+    admission: Admission,
     images: ImageIntake,
     supervisor: Supervisor,
     ping_after_s: float = PING_AFTER_S,
 ) -> web.Application:
     """What the edge talks to; every refusal is in Anthropic's shape."""
     app = build_app(lambda request: render_anthropic)
-    receiver = Receiver(model, gate, images)
+    receiver = Receiver(model, gate, admission, images)
     messages = MessagesHandler(node_id, receiver, supervisor, ping_after_s)
     count_tokens = CountTokensHandler(receiver, supervisor)
     models = ModelsHandler(receiver, gate, supervisor, int(time.time()))

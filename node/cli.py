@@ -1,4 +1,4 @@
-"""The node's part of the `b3os` command: run a node, list models, make one ready."""
+"""The node's part of the `b3os` command: run a node, show its model, make that ready."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ from node.settings import NodeSettings
 from shared.settings import config_tables, load_settings
 
 
-@click.command()
-def node() -> None:
-    """Run a node: the model and its Messages API."""
-    from node.__main__ import main
-
-    main()
-
-
 @click.group(invoke_without_command=True)
+@click.pass_context
+def node(context: click.Context) -> None:
+    """Run a node: the model and its Messages API."""
+    if context.invoked_subcommand is None:
+        from node.__main__ import main  # the server's imports, which no other command needs
+
+        main()
+
+
+@node.group(invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.pass_context
 def models(context: click.Context, *, as_json: bool) -> None:
-    """List the model that is configured, or make it ready."""
+    """Show the model that is configured, or make it ready."""
     if context.invoked_subcommand is not None:
         return
     row = _describe(_configured(None))

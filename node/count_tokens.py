@@ -21,6 +21,9 @@ class CountTokensHandler:
 
     async def __call__(self, request: web.Request) -> web.Response:
         """The count equals `usage.input_tokens` of the same request, since the code is the same."""
-        caller, message = await self.receiver.receive(request, parse_count)
-        rendered = await self.receiver.render(self.supervisor.engine(), message, caller, request[CONTEXT])
+        context = request[CONTEXT]
+        received = await self.receiver.receive(request, parse_count)
+        ticket, engine = await self.receiver.admit(received, self.supervisor.engine, context, is_count=True)
+        async with ticket:
+            rendered = await self.receiver.render(engine, received.message, ticket, context)
         return json_response({"input_tokens": rendered.prompt_tokens})

@@ -13,8 +13,10 @@ from typing import Any
 
 from aiohttp import web
 
-from node.engine.port import Generation, Piece, Started
+from node.admission import Ticket
+from node.engine.port import Engine, Generation, Piece, Started
 from node.engine.supervisor import Supervisor
+from node.limits.settlement import Notes
 from node.receive import Receiver
 from node.sse import PING_AFTER_S, event_stream
 from node.translate.answer import accumulate
@@ -46,18 +48,27 @@ class MessagesHandler:
         Raises:
             ApiError: anything that goes wrong before the first token.
         """
-        context = request[CONTEXT]
-        caller, message = await self.receiver.receive(request, parse_request)
-        engine = self.supervisor.engine()
-        rendered = await self.receiver.render(engine, message, caller, context)
+        received = await self.receiver.receive(request, parse_request)
+        ticket, engine = await self.receiver.admit(received, self.supervisor.engine, request[CONTEXT])
+        async with ticket:
+            return await self._answer(request, received.message, engine, ticket)
+
+    async def _answer(
+        self, request: web.Request, message: MessagesRequest, engine: Engine, ticket: Ticket
+    ) -> web.StreamResponse:
+        context, reservation = request[CONTEXT], ticket.reservation
+        rendered = await self.receiver.render(engine, message, ticket, context)
+        await ticket.adjust(rendered.prompt_tokens)
         guide = build_guide(message)
         with context.phases.measure("guide"):
             await engine.check_guide(rendered, guide)
         generation = engine.generate(rendered, guide, build_sampling(message), context.request_id)
+        reservation.follow(generation.usage)
         async with aclosing(generation):
             pieces = aiter(generation)
             started = await anext(pieces)  # a failure up to here is a plain HTTP error
-            answer = Answer(self, context, message, generation, Inspector(guide))
+            reservation.note_prefilled()
+            answer = Answer(self, context, message, generation, Inspector(guide), reservation.notes)
             if message.stream:
                 return await answer.stream(request, started, pieces)
             return await answer.whole(started, pieces)
@@ -73,9 +84,10 @@ class Answer:
         message: MessagesRequest,
         generation: Generation,
         inspector: Inspector,
+        notes: Notes,
     ) -> None:
         self._handler, self._context, self._generation = handler, context, generation
-        self._inspector = inspector
+        self._inspector, self._notes = inspector, notes
         self._first_ms = 0.0
         self._is_stream = bool(message.stream)
         self._machine = MessageMachine(
@@ -90,6 +102,7 @@ class Answer:
         """Head and events; a failure from here on is an `error` event."""
         self._note_first_token(started)
         async with event_stream(request, ping_after_s=self._handler.ping_after_s) as stream:
+            self._notes.status = 200
             try:
                 async for events in self._events(started, pieces):
                     await stream.send(events)
@@ -107,6 +120,7 @@ class Answer:
         self._note_first_token(started)
         with self._context.phases.measure("model"):
             events = [event async for batch in self._events(started, pieces) for event in batch]
+        self._notes.status = 200
         return json_response(accumulate(events))
 
     async def _events(self, started: Piece, pieces: AsyncIterator[Piece]) -> AsyncIterator[list[Event]]:
@@ -114,11 +128,14 @@ class Answer:
         yield self._machine.feed(started)
         async for piece in pieces:
             self._inspector.see(piece)
-            if events := self._machine.feed(piece):
+            events = self._machine.feed(piece)
+            is_over = self._machine.stop_reason is not None
+            if is_over:
+                self._note_end()  # before the last event: a client may leave as soon as it has that
+            if events:
                 yield events
-            if self._machine.stop_reason is not None:
+            if is_over:
                 await self._generation.aclose()
-                self._note_end()
                 return
         raise RuntimeError("the engine's pieces ended without an End")
 
@@ -133,6 +150,7 @@ class Answer:
 
     def _note_end(self) -> None:
         usage = self._generation.usage
+        self._notes.outcome, self._notes.stop_reason = "finished", self._machine.stop_reason
         self._context.facts |= {
             "model": self._handler.receiver.model.served_id,
             "stop_reason": self._machine.stop_reason,
@@ -153,4 +171,5 @@ class Answer:
 
     def _error_event(self, error: ApiError) -> Event:
         self._context.facts["code"] = error.condition.code
+        self._notes.outcome, self._notes.error_code = "failed", error.condition.code
         return anthropic_body(error, self._context.request_id)

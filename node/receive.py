@@ -1,6 +1,7 @@
 """What every route that takes a message does first, and how a message is rendered.
 
-Decides the order: token, media type, size, sense, model. Must not know what is done with a message afterwards.
+Decides the order: token, media type, size, sense, model, engine, limits. Must not know what is done with a message
+afterwards.
 """
 
 from __future__ import annotations
@@ -14,19 +15,28 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
+from node.admission import Admission, Order, Ticket
 from node.catalog.served import ServedModel
 from node.engine.port import Engine, Rendered
 from node.gate import Gate
-from node.images.fetch import Unmetered
 from node.images.intake import ImageIntake
+from node.limits.limiter import Subject
 from node.translate.prompt import PromptBuilder
 from node.wire.ignored import list_ignored
 from node.wire.request import MessagesRequest
 from shared.errors import BODY_TOO_LARGE, MODEL_NOT_AVAILABLE, NOT_JSON, UNSUPPORTED_PARAMETER, ApiError
-from shared.node_token import Caller
 from shared.web import CONTEXT, RequestContext, read_body
 
 _builder_for = functools.lru_cache(maxsize=4)(PromptBuilder)  # one per engine; it compiles a pattern
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A message that makes sense, and who sent it."""
+
+    subject: Subject
+    message: MessagesRequest
+    body_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,27 +45,27 @@ class Receiver:
 
     model: ServedModel
     gate: Gate
+    admission: Admission
     images: ImageIntake
 
-    async def receive(
-        self, request: web.Request, parse: Callable[[bytes], MessagesRequest]
-    ) -> tuple[Caller, MessagesRequest]:
+    async def receive(self, request: web.Request, parse: Callable[[bytes], MessagesRequest]) -> Received:
         """Who asks, and what; `x-b3os-ignored` is set for whatever the answer will be.
 
         Raises:
             ApiError: whatever is wrong with the request.
         """
         context = request[CONTEXT]
-        token = self.gate.admit(request)
-        if request.content_type != "application/json":
-            raise ApiError(NOT_JSON, "send the body as Content-Type: application/json")
-        body = await read_body(request, self.model.max_request_bytes, self._too_large)
-        with context.phases.measure("parse"):
-            message = parse(body)
-            if ignored := list_ignored(message):
-                context.headers["x-b3os-ignored"] = ", ".join(ignored)
-        self.check_model(message.model)
-        return token.caller, message
+        subject = self.admission.subject_of(self.gate.admit(request).caller, context)
+        with self.admission.noting(subject, context):
+            if request.content_type != "application/json":
+                raise ApiError(NOT_JSON, "send the body as Content-Type: application/json")
+            body = await read_body(request, self.model.max_request_bytes, self._too_large)
+            with context.phases.measure("parse"):
+                message = parse(body)
+                if ignored := list_ignored(message):
+                    context.headers["x-b3os-ignored"] = ", ".join(ignored)
+            self.check_model(message.model)
+        return Received(subject, message, len(body))
 
     def check_model(self, named: str) -> None:
         """Refuse a model that is not served here."""
@@ -63,8 +73,21 @@ class Receiver:
             text = f"{named} is not served here; GET /v1/infer/models lists what is"
             raise ApiError(MODEL_NOT_AVAILABLE, text, param="model")
 
+    async def admit(
+        self, received: Received, engine: Callable[[], Engine], context: RequestContext, *, is_count: bool = False
+    ) -> tuple[Ticket, Engine]:
+        """The engine that will answer, and the ticket under which it does: to be entered at once.
+
+        Raises:
+            ApiError: there is no engine, or a limit stands against it.
+        """
+        with self.admission.noting(received.subject, context):
+            answering = engine()
+            order = Order.of(received.message, received.body_bytes, answering.context_tokens, is_count=is_count)
+            return await self.admission.open(received.subject, context, order), answering
+
     async def render(
-        self, engine: Engine, message: MessagesRequest, caller: Caller, context: RequestContext
+        self, engine: Engine, message: MessagesRequest, ticket: Ticket, context: RequestContext
     ) -> Rendered:
         """The prompt as token ids; organizations don't share a prefix cache, since its timing would tell.
 
@@ -75,11 +98,10 @@ class Receiver:
             raise ApiError(UNSUPPORTED_PARAMETER, "tools: this model calls no tools", param="tools")
         async with AsyncExitStack() as held:
             with context.phases.measure("images"):
-                meter = Unmetered(caller.org)
-                taken = self.images.taken(message, max_side_px=engine.max_image_side_px, meter=meter)
+                taken = self.images.taken(message, max_side_px=engine.max_image_side_px, meter=ticket)
                 images = await held.enter_async_context(taken)
             with context.phases.measure("render"):
-                salt = hashlib.sha256(caller.org.encode()).hexdigest()
+                salt = hashlib.sha256(ticket.payer.encode()).hexdigest()
                 build = _builder_for(engine.special_tokens).build_prompt
                 prompt = await asyncio.to_thread(build, message, images, cache_salt=salt)  # 10 MB take 0.4 s
                 return await engine.render(prompt)

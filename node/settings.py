@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
+from shared.redis import RedisSettings
 from shared.settings import Section
 
 MODEL_ID = r"^b3os/[a-z0-9][a-z0-9._-]{0,63}$"
@@ -137,3 +138,4 @@ class NodeSettings(BaseModel):
     node: NodeSection
     model: ModelSection
     egress: EgressSection
+    redis: RedisSettings

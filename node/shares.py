@@ -1,6 +1,6 @@
-"""Places that callers share: who holds fewest is next, and nobody holds all of them.
+"""Room that callers share: who holds least is next, and nobody holds all of it.
 
-Decides whose turn it is where many want the same few workers. Must not know what a place is for.
+Decides whose turn it is where many want the same few workers, or the same memory. Must not know what it is for.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from contextlib import asynccontextmanager
 class Shares:
     """A semaphore that knows for whom.
 
+    Who is next waits until there is room for all that he wants, and nobody overtakes him: else a small wish after
+    the other would keep a large one waiting for ever.
+
     Args:
-        places: how many there are. most_of_one: how many one caller may hold, so that a place is left for the next.
+        places: how many there are. most_of_one: how many one caller may hold, so that some are left for the next.
     """
 
     def __init__(self, places: int, most_of_one: int) -> None:
-        self._free = places
+        self._places = self._free = places
         self._most_of_one = most_of_one
         self._held: Counter[str] = Counter()
-        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._waiting: dict[str, deque[tuple[int, asyncio.Future[None]]]] = {}
         self._served: dict[str, int] = {}  # when each of those that hold or wait was last given a place
         self._count = 0
 
@@ -30,6 +33,11 @@ class Shares:
     def waiting(self) -> int:
         """How many wait now."""
         return sum(len(line) for line in self._waiting.values())
+
+    @property
+    def held(self) -> int:
+        """How many places are held now."""
+        return self._places - self._free
 
     @asynccontextmanager
     async def place(self, who: str) -> AsyncIterator[None]:
@@ -40,25 +48,30 @@ class Shares:
         finally:
             self.release(who)
 
-    async def acquire(self, who: str) -> None:
-        """Wait for a place. Whoever has it has to release it."""
+    async def acquire(self, who: str, count: int = 1) -> None:
+        """Wait for so many places, given at once. Whoever has them has to release them.
+
+        Raises:
+            ValueError: nobody ever gets so many.
+        """
+        if count > self._most_of_one:
+            raise ValueError(f"{count} places, where one caller gets {self._most_of_one} at most")
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(who, deque()).append(turn)
+        self._waiting.setdefault(who, deque()).append((count, turn))
         self._hand_out()
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self.release(who)  # it was given in the moment in which nobody wanted it any more
-            elif turn in self._waiting.get(who, ()):
-                self._waiting[who].remove(turn)
-                self._forget(who)
+                self.release(who, count)  # it was given in the moment in which nobody wanted it any more
+            else:
+                self._hand_out()  # to those whom this one stood before
             raise
 
-    def release(self, who: str) -> None:
-        """Give one back."""
-        self._free += 1
-        self._held[who] -= 1
+    def release(self, who: str, count: int = 1) -> None:
+        """Give some back."""
+        self._free += count
+        self._held[who] -= count
         self._forget(who)
         self._hand_out()
 
@@ -72,17 +85,57 @@ class Shares:
                 self._served.pop(who, None)
 
     def _hand_out(self) -> None:
-        while self._free and (who := self._next()) is not None:
-            turn = self._waiting[who].popleft()
-            if not turn.done():  # else it was cancelled, and its waiter doesn't know yet
-                turn.set_result(None)
-                self._free -= 1
-                self._held[who] += 1
-                self._count += 1
-                self._served[who] = self._count
+        self._drop_quitters()
+        while (who := self._next()) is not None:
+            count, turn = self._waiting[who][0]
+            if count > self._free:
+                return
+            self._waiting[who].popleft()
+            turn.set_result(None)
+            self._free -= count
+            self._held[who] += count
+            self._count += 1
+            self._served[who] = self._count
+            self._forget(who)
+
+    def _drop_quitters(self) -> None:
+        for who, line in list(self._waiting.items()):
+            self._waiting[who] = deque((count, turn) for count, turn in line if not turn.done())
             self._forget(who)
 
     def _next(self) -> str | None:
-        """Of those who hold fewest, who was served longest ago."""
-        able = (who for who in self._waiting if self._held[who] < self._most_of_one)
+        """Of those who hold least, who was served longest ago."""
+        able = (who for who, line in self._waiting.items() if self._held[who] + line[0][0] <= self._most_of_one)
         return min(able, key=lambda who: (self._held[who], self._served.get(who, 0)), default=None)
+
+
+class Hold:
+    """What one job has of the room: taken at once, given back bit by bit.
+
+    Args:
+        who: whose share it is.
+    """
+
+    def __init__(self, shares: Shares, who: str) -> None:
+        self._shares, self._who = shares, who
+        self._count = 0
+
+    async def take(self, count: int, within_s: float) -> None:
+        """Wait for so much.
+
+        Raises:
+            TimeoutError: it took too long, and nothing is held.
+        """
+        async with asyncio.timeout(within_s):
+            await self._shares.acquire(self._who, count)
+            self._count += count
+
+    def give_back(self, count: int) -> None:
+        """Some of it."""
+        self._count -= count
+        self._shares.release(self._who, count)
+
+    def end(self) -> None:
+        """All of it."""
+        if self._count:
+            self.give_back(self._count)

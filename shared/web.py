@@ -111,10 +111,13 @@ def _observe(
                 raise
             except Exception as error:
                 refusal = _refusal_of(request, error, context.request_id)
-                context.facts["code"] = refusal.condition.code
-                if context.has_begun:  # a second head would land in the body of the first
-                    raise ConnectionResetError("an answer was begun already") from error
-                response = choose_render(request)(refusal, context.request_id)
+                try:
+                    context.facts["code"] = refusal.condition.code
+                    if context.has_begun:  # a second head would land in the body of the first
+                        raise ConnectionResetError("an answer was begun already") from error
+                    response = choose_render(request)(refusal, context.request_id)
+                finally:
+                    del refusal  # which would lead back to itself through this frame, and keep the whole request
             status = response.status
             return response
         finally:

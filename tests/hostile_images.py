@@ -7,11 +7,12 @@ Each is built when it is asked for. What comes of it is as the node promises: `o
 from __future__ import annotations
 
 import io
+import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal
 
 from PIL import Image
@@ -203,6 +204,126 @@ def blocks_of_photoshop() -> bytes:
     return behind_soi(segment(0xED, b"Photoshop 3.0\0" + b"8BIM\x04\0\0\0\0\0\0\0" * 5_000) * 150)
 
 
+# Colour profiles.
+
+
+def icc(space: bytes, light: bytes, **tags: bytes) -> bytes:
+    """A profile of a display, by the numbers of ICC.1; the same bytes of two tags are there once."""
+    data = b"".join(dict.fromkeys(tags.values()))
+    start = 132 + 12 * len(tags)
+    table = b"".join(
+        struct.pack(">4sII", name.encode(), start + data.index(value), len(value)) for name, value in tags.items()
+    )
+    head = struct.pack(
+        ">I4xI4s4s4s12x4s28x3i48x", start + len(data), 0x02400000, b"mntr", space, light, b"acsp", *D50
+    )
+    return head + struct.pack(">I", len(tags)) + table + data
+
+
+D50 = (63_190, 65_536, 54_061)
+
+
+def xyz(x: float, y: float, z: float) -> bytes:
+    return struct.pack(">8s3i", b"XYZ ", *(round(n * 65536) for n in (x, y, z)))
+
+
+def curve(gamma: float) -> bytes:
+    return struct.pack(">8sIHxx", b"curv", 1, round(gamma * 256))
+
+
+SRGB_COLOURS = {
+    "rXYZ": xyz(0.436, 0.2225, 0.0139),
+    "gXYZ": xyz(0.3851, 0.7169, 0.0971),
+    "bXYZ": xyz(0.1431, 0.0606, 0.7141),
+}
+
+
+def curves(gamma: float) -> dict[str, bytes]:
+    return dict.fromkeys(("rTRC", "gTRC", "bTRC"), curve(gamma))
+
+
+def swapped_profile() -> bytes:
+    """Red is green, and green is red."""
+    red, green = SRGB_COLOURS["rXYZ"], SRGB_COLOURS["gXYZ"]
+    return icc(b"RGB ", b"XYZ ", **{**SRGB_COLOURS, "rXYZ": green, "gXYZ": red}, **curves(2.2))
+
+
+def grey_profile(gamma: float) -> bytes:
+    return icc(b"GRAY", b"XYZ ", wtpt=xyz(0.9642, 1, 0.8249), kTRC=curve(gamma))
+
+
+def table(channels: int, grid: int, colour: Callable[[int], bytes]) -> bytes:
+    """A table of eight bits: Lab of each of its points, in which the first channel changes last."""
+    same = bytes(range(256))
+    matrix = struct.pack(">9i", *(65536, 0, 0, 0, 65536, 0, 0, 0, 65536))
+    points = b"".join(colour(n) for n in range(grid**channels))
+    return b"mft1\0\0\0\0" + bytes((channels, 3, grid, 0)) + matrix + same * channels + points + same * 3
+
+
+LAB_WHITE, LAB_GREY, LAB_BLACK = b"\xff\x80\x80", b"\x80\x80\x80", b"\0\x80\x80"
+
+
+def press_profile() -> bytes:
+    """Cyan is white, all else is grey."""
+    return icc(b"CMYK", b"Lab ", A2B0=table(4, 2, lambda n: LAB_WHITE if n >= 8 else LAB_GREY))
+
+
+@cache
+def large_profile() -> bytes:
+    """As large as may be, with a table that is all needed."""
+    return icc(b"RGB ", b"Lab ", A2B0=table(3, 110, lambda n: LAB_GREY))
+
+
+@cache
+def large_press_profile() -> bytes:
+    return icc(b"CMYK", b"Lab ", A2B0=table(4, 33, lambda n: bytes((n % 256, n % 211, n % 199))))
+
+
+def png_with_profile(profile: bytes, image: bytes | None = None) -> bytes:
+    return with_chunk(chunk(b"iCCP", b"k\0\0" + zlib.compress(profile, 1)), image)
+
+
+def jpeg_with_profile(profile: bytes, image: bytes | None = None) -> bytes:
+    """Marked as jpeglib does."""
+    pieces = [profile[at : at + 65_519] for at in range(0, len(profile), 65_519)]
+    marked = (b"ICC_PROFILE\0" + bytes((n, len(pieces))) + piece for n, piece in enumerate(pieces, 1))
+    return behind_soi(b"".join(segment(0xE2, piece) for piece in marked), image)
+
+
+def with_table_of_tags(count: int, *tags: tuple[bytes, int, int]) -> bytes:
+    """The profile that swaps, with another table of tags."""
+    profile, body = swapped_profile(), b"".join(struct.pack(">4sII", *tag) for tag in tags)
+    return profile[:128] + struct.pack(">I", count) + body + profile[132 + len(body) :]
+
+
+BAD_PROFILES: dict[str, Callable[[], bytes]] = {
+    "empty": lambda: bytes(128),
+    "cut": lambda: swapped_profile()[:230],
+    "cut in its head": lambda: swapped_profile()[:100],
+    "of letters": lambda: b"x" * 3_000,
+    "of 2^32 tags": lambda: with_table_of_tags(0xFFFFFFFF),
+    "of 100 tags that aren't there": lambda: with_table_of_tags(100),
+    "whose tags are its tags": lambda: with_table_of_tags(
+        6, *((name.encode(), 128, 600) for name in (*SRGB_COLOURS, *curves(1)))
+    ),
+    "whose tags are itself": lambda: with_table_of_tags(
+        6, *((name.encode(), 0, 0xFFFFFFFF) for name in (*SRGB_COLOURS, *curves(1)))
+    ),
+    "of CMYK": press_profile,
+    "of Lab": lambda: swapped_profile().replace(b"RGB ", b"Lab "),
+    "of a curve of 2^32 points": lambda: swapped_profile().replace(
+        b"curv\0\0\0\0\0\0\0\1", b"curv\0\0\0\0\xff\xff\xff\xff"
+    ),
+    "of a table of 255^3 points": lambda: icc(
+        b"RGB ", b"Lab ", A2B0=table(3, 2, lambda n: LAB_GREY).replace(b"\3\3\2", b"\3\3\xff")
+    ),
+    "of 16 channels": lambda: icc(
+        b"FCLR", b"Lab ", A2B0=table(3, 2, lambda n: LAB_GREY).replace(b"\3\3\2", b"\x0f\3\xff")
+    ),
+}
+"""Each is passed over."""
+
+
 # WebP.
 
 
@@ -253,9 +374,13 @@ def _png() -> Iterator[Case]:
     yield Case("png 6250 x 4000 grey of 16 bits", lambda: flat(6_250, 4_000, 16, 0), "ok", (2048, 1311))
     yield Case("png 6250 x 4000 RGBA of 16 bits, filtered", filtered_png, "ok", (2048, 1311))
     yield Case("png 6250 x 4000 palette", lambda: flat(6_250, 4_000, 8, 3), "ok", (2048, 1311))
-    yield Case("png zTXt of 200 MB", lambda: with_chunk(chunk(b"zTXt", b"k\0\0" + zeros(200 * MIB))), "bad")
-    yield Case("png 100 zTXt of 1 MB", many_text_chunks, "bad")
-    yield Case("png iTXt of 200 MB", lambda: with_chunk(chunk(b"iTXt", b"k\0\1\0\0\0" + zeros(200 * MIB))), "bad")
+    yield Case(
+        "png zTXt of 200 MB", lambda: with_chunk(chunk(b"zTXt", b"k\0\0" + zeros(200 * MIB))), "ok", (8, 8), RED
+    )
+    yield Case("png 100 zTXt of 1 MB", many_text_chunks, "ok", (8, 8), RED)
+    yield Case(
+        "png iTXt of 200 MB", lambda: with_chunk(chunk(b"iTXt", b"k\0\1\0\0\0" + zeros(200 * MIB))), "ok", (8, 8), RED
+    )
     yield Case("png iCCP of 200 MB", lambda: with_chunk(chunk(b"iCCP", b"k\0\0" + zeros(200 * MIB))), "bad")
     yield Case(
         "png IDAT of 300 MB for 4 x 4",
@@ -266,8 +391,7 @@ def _png() -> Iterator[Case]:
     yield Case(
         "png 800000 empty IDATs",
         lambda: with_chunk(chunk(b"IDAT") * 800_000, flat(8, 8)),
-        "ok",
-        (8, 8),
+        "bad",
     )
     yield Case("png of a bad checksum", lambda: flipped(saved(RED_SQUARE, "PNG"), 31), "bad")
     yield Case("png of a bad byte", lambda: flipped(saved(noise(), "PNG"), 2_000), "bad")
@@ -287,12 +411,18 @@ def _png() -> Iterator[Case]:
     yield Case("apng of 60 frames", lambda: saved(RED_SQUARE, "PNG", **frames(60)), "ok", (8, 8), RED)
     yield Case(
         "apng that says 2^31 frames",
-        lambda: with_chunk(chunk(b"acTL", struct.pack(">II", 1 << 31, 0))),
+        lambda: with_chunk(chunk(b"acTL", struct.pack(">II", 1 << 31, 0)) + chunk(b"fcTL", bytes(26))),
         "ok",
         (8, 8),
         RED,
     )
-    yield Case("apng frame 2^30 wide", large_frame_control, "bad")
+    yield Case("apng frame 2^30 wide", large_frame_control, "ok", (8, 8), RED)
+    yield Case("apng that hides its picture", lambda: with_chunk(chunk(b"acTL", struct.pack(">II", 1, 0))), "bad")
+    palette = chunk(b"PLTE", bytes(3))
+    yield Case("png of two palettes", lambda: with_chunk(palette, flat(8, 8, 8, 3)), "bad")
+    yield Case("png of two headers", lambda: with_chunk(flat(8, 8)[8:33]), "bad")
+    yield Case("png of 900000 empty chunks", lambda: with_chunk(chunk(b"teXt") * 900_000), "bad")
+    yield Case("png whose pixels are in two places", lambda: with_chunk(chunk(b"IDAT") + chunk(b"teXt")), "bad")
 
 
 def _gif() -> Iterator[Case]:
@@ -362,6 +492,69 @@ def _webp() -> Iterator[Case]:
     yield Case("webp 5000 x 5000", lambda: large_webp(5_000, 5_000), "ok", (2048, 2048))
 
 
+def _profiles() -> Iterator[Case]:
+    yield Case("png profile that swaps", lambda: png_with_profile(swapped_profile()), "ok", (8, 8), (0, 255, 0))
+    for name, build in BAD_PROFILES.items():
+        yield Case(f"png profile {name}", partial(with_profile, png_with_profile, build), "ok", (8, 8), RED)
+        yield Case(f"jpeg profile {name}", partial(with_profile, jpeg_with_profile, build), "ok", (64, 64))
+    yield Case("png profile of 10 MB", lambda: png_with_profile(swapped_profile() + bytes(10 * MIB)), "bad")
+    yield Case("png profile of 9 MB of noise", lambda: png_with_profile(os.urandom(9 * MIB)), "bad")
+    yield Case("png profile of half its bytes", half_a_profile, "ok", (8, 8), RED)
+    yield Case("jpeg whole profile of 9 MB", lambda: jpeg_with_profile(swapped_profile() + bytes(9 * MIB)), "bad")
+    yield Case("png table of 110^3 points", lambda: png_with_profile(large_profile()), "ok", (8, 8))
+    yield Case(
+        "jpeg table of 33^4 points", lambda: jpeg_with_profile(large_press_profile(), press_jpeg()), "ok", (64, 64)
+    )
+    yield Case(
+        "jpeg 6250 x 4000 with a profile",
+        lambda: jpeg_with_profile(swapped_profile(), flat_jpeg("RGB")),
+        "ok",
+        (2048, 1311),
+    )
+    yield Case(
+        "jpeg 5000 x 5000 with the largest profile",
+        lambda: jpeg_with_profile(large_profile(), jpeg(5_000, 5_000)),
+        "ok",
+        (2048, 2048),
+    )
+    yield Case(
+        "jpeg CMYK 6250 x 4000 with a large profile",
+        lambda: jpeg_with_profile(large_press_profile(), flat_jpeg("CMYK")),
+        "ok",
+        (2048, 1311),
+    )
+    yield Case(
+        "png 6250 x 4000 RGBA of 16 bits, filtered, with a profile",
+        lambda: png_with_profile(large_profile(), filtered_png()),
+        "ok",
+        (2048, 1311),
+    )
+    yield Case("webp 5000 x 5000 with alpha and a profile", webp_with_all, "ok", (2048, 2048))
+
+
+def with_profile(write: Callable[[bytes], bytes], build: Callable[[], bytes]) -> bytes:
+    return write(build())
+
+
+def half_a_profile() -> bytes:
+    return with_chunk(chunk(b"iCCP", b"k\0\0" + zlib.compress(swapped_profile())[:60]))
+
+
+def press_jpeg() -> bytes:
+    return saved(noise().convert("CMYK"), "JPEG")
+
+
+@cache
+def flat_jpeg(mode: str) -> bytes:
+    return saved(Image.new(mode, (6_250, 4_000), 0), "JPEG")
+
+
+@cache
+def webp_with_all() -> bytes:
+    image = Image.new("RGBA", (5_000, 5_000), (255, 0, 0, 99))
+    return saved(image, "WEBP", quality=1, method=0, icc_profile=large_profile())
+
+
 def _others() -> Iterator[Case]:
     for kind in ("BMP", "TIFF", "ICO", "EPS", "PDF", "AVIF", "PPM"):
         yield Case(kind.lower(), other(kind), "not an image")
@@ -371,4 +564,4 @@ def _others() -> Iterator[Case]:
     yield Case("empty", lambda: b"", "not an image")
 
 
-HOSTILE: list[Case] = [*_png(), *_gif(), *_jpeg(), *_webp(), *_others()]
+HOSTILE: list[Case] = [*_png(), *_gif(), *_jpeg(), *_webp(), *_profiles(), *_others()]

@@ -43,7 +43,7 @@ def check_ready(model: ServedModel) -> None:
     if not _is_path(model.source) or _has_config(model.source):
         return
     if Path(model.source).name == smollm2.FOLDER:
-        raise ModelNotReady(f"{model.source} is not there yet: run `b3os models prepare`")
+        raise ModelNotReady(f"{model.source} is not there yet: run `b3os node models prepare`")
     raise ModelNotReady(f"{model.source} is not the folder of a model: it has no config.json")
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,13 @@ def resolve_model(section: ModelSection, *, has_gpu: bool, models_dir: Path) -> 
 
 def scripted_model(section: ModelSection) -> ServedModel:
     """The name under which canned pieces are served, so that nobody takes them for a model."""
-    return ServedModel("b3os/scripted", "Scripted pieces", "scripted", max_request_bytes=section.max_request_bytes)
+    served = ServedModel("b3os/scripted", "Scripted pieces", "scripted")
+    return replace(
+        served,
+        max_request_bytes=section.max_request_bytes,
+        input_nano_usd_per_token=section.input_nano_usd_per_token,
+        output_nano_usd_per_token=section.output_nano_usd_per_token,
+    )
 
 
 def _with_settings(model: ServedModel, section: ModelSection) -> ServedModel:

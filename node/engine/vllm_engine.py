@@ -7,6 +7,7 @@ wire. Its engine core is a process of its own; imports and starts happen in thre
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
@@ -146,23 +147,27 @@ class VllmEngine:
         if prompt.tools:
             kwargs["tools"] = list(prompt.tools)
         limit = self.context_tokens * COUNTED_WINDOWS
-        messages = [_with_pictures(message) for message in prompt.messages]
-        has_images = any("image_pil" in part for message in messages for part in message["content"])
+        messages, pictures = await asyncio.to_thread(_with_pictures, prompt)
         try:
             _, (engine_input,) = await self._engine.renderer.render_chat_async(
                 [messages],
                 ChatParams(chat_template=self._template, chat_template_kwargs=kwargs),
                 TokenizeParams(max_total_tokens=limit, add_special_tokens=False),
                 prompt_extras=None if prompt.cache_salt is None else {"cache_salt": prompt.cache_salt},
+                # Else vLLM takes it that the core has had whatever was rendered: after a count, or a refusal, the
+                # next request with the same image would fail for want of it.
+                skip_mm_cache=True,
             )
         except VLLMValidationError as error:
             if error.parameter in ("input_tokens", "input_text"):
                 raise self._too_long(limit + 1) from None
             raise ApiError(INVALID_REQUEST, "the messages can't be rendered by this model's template") from None
         except ValueError:  # what processors of images raise, for a line of pixels for instance
-            if not has_images:
+            if not pictures:
                 raise
-            raise ApiError(INVALID_REQUEST, f"{UNREADABLE}: the model takes none of this shape") from None
+            which = "this image" if pictures == 1 else "these images"
+            text = f"messages: {UNREADABLE}: the model can't take {which}"
+            raise ApiError(INVALID_REQUEST, text, param="messages") from None
         rendered = RenderedPrompt(engine_input, thinking and self._thinks, bool(prompt.tools))
         if rendered.prompt_tokens >= self.context_tokens:
             raise self._too_long(rendered.prompt_tokens)
@@ -357,13 +362,33 @@ def _max_image_side_px(config: Any) -> int | None:
     return longest if isinstance(longest, int) else ANY_SIDE_PX
 
 
-def _with_pictures(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Our image parts under vLLM's name."""
-    content = message["content"]
-    if isinstance(content, str):
-        return dict(message)
-    parts = [{"type": "image_pil", "image_pil": part["image"]} if "image" in part else part for part in content]
-    return {**message, "content": parts}
+def _with_pictures(prompt: Prompt) -> tuple[list[dict[str, Any]], int]:
+    """The messages with our image parts under vLLM's name, and how many these are.
+
+    vLLM keeps what it made of an image, in this process and in its core, under the image's hash, and how long an
+    answer takes would tell one organization that another has sent the same. So each has names of its own for images.
+    To make them takes a millisecond or two per megabyte, so it is to be done in a thread.
+    """
+    messages: list[dict[str, Any]] = []
+    count = 0
+    for message in prompt.messages:
+        content = message["content"]
+        if not isinstance(content, str):
+            parts = [_with_picture(part, prompt.cache_salt) if "image" in part else part for part in content]
+            count += sum("image" in part for part in content)
+            content = parts
+        messages.append({**message, "content": content})
+    return messages, count
+
+
+def _with_picture(part: Mapping[str, Any], salt: str | None) -> dict[str, Any]:
+    image = part["image"]
+    named: dict[str, Any] = {"type": "image_pil", "image_pil": image}
+    if salt is not None:
+        pixels = hashlib.blake2b(f"{len(salt)} {salt} {image.mode} {image.size} ".encode(), digest_size=32)
+        pixels.update(image.tobytes())
+        named["uuid"] = pixels.hexdigest()
+    return named
 
 
 def _new_call_id() -> str:

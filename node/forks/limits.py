@@ -6,6 +6,7 @@ what is computed.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import resource
@@ -34,6 +35,10 @@ class Limits:
     most_answer_bytes: int
 
 
+_FIRST_TO_GO = 1000
+"""The kernel's highest: where the machine has no memory left, a job ends before the node does."""
+
+
 def impose_limits(limits: Limits, zygote_pid: int) -> None:
     """Bound this process, which also goes when the zygote does.
 
@@ -43,6 +48,8 @@ def impose_limits(limits: Limits, zygote_pid: int) -> None:
     set_process(PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != zygote_pid:
         raise ProcessLookupError("the zygote ended first")
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # not everywhere is there one
+        file.write(str(_FIRST_TO_GO))
     with open("/proc/self/statm") as file:
         size_bytes = int(file.read().split()[0]) * resource.getpagesize()
     _cap(resource.RLIMIT_AS, size_bytes + limits.memory_bytes)

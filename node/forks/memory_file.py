@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from node.forks.kernel import F_ADD_SEALS, SEAL_GROW, SEAL_SEAL, SEAL_SHRINK, SEAL_WRITE, create_memory_file
 
+_SLICE_CHARACTERS = 1 << 20
 
-def write_order(parts: Sequence[bytes]) -> int:
+
+def write_order(parts: Sequence[bytes | str]) -> int:
     """A descriptor of a new file with the parts one after the other. Takes a millisecond per some megabytes.
+
+    Text is written as ASCII, a question mark for what isn't; no whole copy of it is made.
 
     Raises:
         OSError: no memory or no descriptor for it.
@@ -22,12 +26,18 @@ def write_order(parts: Sequence[bytes]) -> int:
     file = create_memory_file("order")
     try:
         for part in parts:
-            write_all(file, part)
+            for piece in [part] if isinstance(part, bytes) else _encoded(part):
+                write_all(file, piece)
         fcntl.fcntl(file, F_ADD_SEALS, SEAL_WRITE | SEAL_GROW | SEAL_SHRINK | SEAL_SEAL)
     except BaseException:
         os.close(file)
         raise
     return file
+
+
+def _encoded(text: str) -> Iterator[bytes]:
+    for start in range(0, len(text), _SLICE_CHARACTERS):
+        yield text[start : start + _SLICE_CHARACTERS].encode("ascii", "replace")
 
 
 def new_answer(most_bytes: int) -> int:

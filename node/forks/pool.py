@@ -22,6 +22,8 @@ _PASSED_ON = frozenset({"PATH", "HOME", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "LANG"
 """Of the environment; the rest may hold secrets."""
 _COPIERS = 2
 """Threads that copy orders and answers."""
+_ANSWER_S = 45.0
+"""No job's time by the clock is so long."""
 _log = logging.getLogger("b3os.forks")
 
 T = TypeVar("T")
@@ -38,6 +40,7 @@ class Pool:
         module: what is run as `python -m`; it calls `node.forks.zygote.serve`. arguments: of its command line.
         most_forks: at work at once. most_waiting: for one of these.
         start_s: how long it may load.
+        answer_s: after which it has to have said what became of a job, whatever did; else it is replaced.
         passed_on: variables of the environment that it gets besides the common ones.
         environment: variables that it gets in any case.
     """
@@ -49,6 +52,7 @@ class Pool:
         most_forks: int,
         most_waiting: int,
         start_s: float,
+        answer_s: float = _ANSWER_S,
         passed_on: frozenset[str] = frozenset(),
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -56,7 +60,7 @@ class Pool:
         self._module = module
         self._most_forks = most_forks
         self._most_asking = most_forks + most_waiting
-        self._start_s = start_s
+        self._start_s, self._answer_s = start_s, answer_s
         self._passed_on = _PASSED_ON | passed_on
         self._environment = dict(environment or {})
         self._threads = ThreadPoolExecutor(_COPIERS, thread_name_prefix="forks")
@@ -79,11 +83,11 @@ class Pool:
         """
         await self._ready()
 
-    async def ask(self, *parts: bytes, read: Callable[[bytes], T], payer: str = "") -> T:
+    async def ask(self, *parts: bytes | str, read: Callable[[bytes], T], payer: str = "") -> T:
         """What is read from the answer to an order. Whoever is cancelled has the work killed.
 
         Args:
-            parts: the order in pieces, so that nobody has to join them.
+            parts: the order in pieces, so that nobody has to join them; text as ASCII.
             read: what is made of the answer, in a thread, as all copying is. What it raises comes out.
             payer: who is next where many wait is who has fewest at work.
 
@@ -115,7 +119,7 @@ class Pool:
             self._check_open()
             if self._process is None or self._process.is_gone:
                 process = await ZygoteProcess.start(
-                    self._command, self._visible(), self._most_forks, self._threads, self._start_s
+                    self._command, self._visible(), self._most_forks, self._threads, self._start_s, self._answer_s
                 )
                 try:
                     self._check_open()

@@ -1,7 +1,7 @@
 """A running zygote, as the node sees it.
 
-Decides that a job whose asker leaves is killed, and that its place is free once its fork has ended, not before. Must
-not know when a zygote is started anew.
+Decides that a job whose asker leaves is killed, that its place is free once its fork has ended, not before, and that
+a zygote which says nothing for too long has stopped and is of no more use. Must not know when one is started anew.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class ZygoteProcess:
         control: socket.socket,
         most_forks: int,
         threads: ThreadPoolExecutor,
+        answer_s: float,
     ) -> None:
         self.is_gone = False
         self.has_jail = False
@@ -68,6 +69,7 @@ class ZygoteProcess:
         self._process = process
         self._control = control
         self._threads = threads
+        self._answer_s = answer_s
         self._places = Shares(most_forks, most_forks)
         self._numbers = itertools.count(1)
         self._replies: dict[int, asyncio.Future[_Reply | None]] = {}
@@ -84,8 +86,12 @@ class ZygoteProcess:
         most_forks: int,
         threads: ThreadPoolExecutor,
         within_s: float,
+        answer_s: float,
     ) -> ZygoteProcess:
         """One that is ready.
+
+        Args:
+            within_s: how long that may take. answer_s: how long any job may.
 
         Raises:
             Gone: it ended, or isn't ready in time.
@@ -106,7 +112,7 @@ class ZygoteProcess:
             if isinstance(error, OSError):
                 raise Gone from None
             raise
-        zygote = cls(process, ours, most_forks, threads)
+        zygote = cls(process, ours, most_forks, threads, answer_s)
         try:
             zygote.has_jail = await asyncio.wait_for(asyncio.shield(zygote._ready), within_s)
         except BaseException as error:
@@ -116,7 +122,7 @@ class ZygoteProcess:
             raise
         return zygote
 
-    async def ask(self, payer: str, parts: Sequence[bytes], read: Callable[[bytes], T]) -> T:
+    async def ask(self, payer: str, parts: Sequence[bytes | str], read: Callable[[bytes], T]) -> T:
         """The answer to an order.
 
         Args:
@@ -125,7 +131,7 @@ class ZygoteProcess:
             read: what is made of the answer, in a thread, as all copying is. What it raises comes out.
 
         Raises:
-            Killed: it has no answer. Gone: the zygote ended.
+            Killed: it has no answer, or the zygote says nothing any more. Gone: the zygote ended.
         """
         await self._places.acquire(payer)
         try:
@@ -154,6 +160,8 @@ class ZygoteProcess:
         """What is said of a job, None if nothing any more. Closes the order."""
         number = next(self._numbers)
         reply = self._loop.create_future()
+        patience = self._loop.call_later(self._answer_s, self._give_up, number)
+        reply.add_done_callback(lambda _: patience.cancel())
         reply.add_done_callback(lambda _: self._places.release(payer))
         self._replies[number] = reply
         try:
@@ -166,6 +174,16 @@ class ZygoteProcess:
             reply.add_done_callback(_discard)
             self._send(number, Request.KILL)
             raise
+
+    def _give_up(self, number: int) -> None:
+        """No job takes so long: a zygote that is alive would have killed it. A stopped one doesn't end by itself."""
+        if (reply := self._replies.pop(number, None)) is None:
+            return
+        _log.error("a zygote has stopped and is replaced", extra={"facts": {"pid": self.pid}})
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        reply.set_result(_Reply(Outcome.UNABLE))
+        self._lose()
 
     def _send(self, number: int, request: Request, files: Sequence[int] = ()) -> None:
         if self.is_gone:
@@ -233,6 +251,8 @@ class ZygoteProcess:
         except asyncio.CancelledError:
             future.add_done_callback(lambda done: None if done.exception() else discard(done.result()))
             raise
+        finally:
+            del future  # what it raised would lead back to it through this frame, and keep all that is in the others
 
 
 def _take(answer: int, read: Callable[[bytes], T]) -> T:

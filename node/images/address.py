@@ -6,12 +6,11 @@ library's `is_global` is no help: it passes NAT64, 6to4, site-local and multicas
 
 from __future__ import annotations
 
-import errno
-import socket
 from collections.abc import Collection
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 
+from node.images.route import Route, find_route
 from node.images.verdict import Verdict
 
 Network = IPv4Network | IPv6Network
@@ -23,7 +22,9 @@ IPV4_TABLE: dict[IPv4Network, Verdict] = {
         ("10.0.0.0/8", Verdict.PRIVATE),
         ("100.64.0.0/10", Verdict.SHARED),  # carrier NAT, overlay networks, one cloud's metadata
         ("127.0.0.0/8", Verdict.LOOPBACK),
-        ("168.63.129.16/32", Verdict.PLATFORM),  # one cloud's host agent, at a public address
+        ("161.26.0.0/16", Verdict.PLATFORM),  # services of one cloud for its own machines, at public addresses
+        ("166.8.0.0/14", Verdict.PLATFORM),  # more of the same cloud's
+        ("168.63.129.16/32", Verdict.PLATFORM),  # another cloud's host agent
         ("169.254.0.0/16", Verdict.LINK_LOCAL),  # metadata of most clouds
         ("172.16.0.0/12", Verdict.PRIVATE),
         ("192.0.0.0/24", Verdict.SPECIAL_PURPOSE),  # 192.0.0.192 is metadata too
@@ -35,6 +36,8 @@ IPV4_TABLE: dict[IPv4Network, Verdict] = {
         ("192.175.48.0/24", Verdict.SPECIAL_PURPOSE),
         ("198.18.0.0/15", Verdict.SPECIAL_PURPOSE),
         ("198.51.100.0/24", Verdict.DOCUMENTATION),
+        ("199.36.153.4/30", Verdict.PLATFORM),  # a third one's APIs, as its networks alone reach them
+        ("199.36.153.8/30", Verdict.PLATFORM),
         ("203.0.113.0/24", Verdict.DOCUMENTATION),
         ("224.0.0.0/4", Verdict.MULTICAST),
         ("240.0.0.0/4", Verdict.RESERVED),
@@ -62,6 +65,8 @@ IPV6_TABLE: dict[IPv6Network, Verdict] = {
         ("2001::/23", Verdict.SPECIAL_PURPOSE),
         ("2001:db8::/32", Verdict.DOCUMENTATION),
         ("2002::/16", Verdict.CARRIES_IPV4),  # 6to4
+        ("2600:2d00:2:1000::/64", Verdict.PLATFORM),  # the third one's APIs again
+        ("2600:2d00:2:2000::/64", Verdict.PLATFORM),
         ("2620:4f:8000::/48", Verdict.SPECIAL_PURPOSE),
         ("3ffe::/16", Verdict.RESERVED),
         ("3fff::/20", Verdict.DOCUMENTATION),
@@ -69,10 +74,11 @@ IPV6_TABLE: dict[IPv6Network, Verdict] = {
 }
 _ISATAP = frozenset({0x0000_5EFE, 0x0200_5EFE})
 """The upper half of an interface identifier whose lower half is an IPv4 address (RFC 5214)."""
-_DISCARD_PORT = 9
-_NOT_HERE = frozenset(
-    {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL, errno.EACCES, errno.EPERM, errno.EINVAL}
-)
+_OF_ROUTES = {
+    Route.OUT: Verdict.PUBLIC_ADDRESS,
+    Route.NOWHERE: Verdict.NO_ROUTE,
+    Route.HERE: Verdict.OWN_ADDRESS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +97,7 @@ class AddressRules:
         """The verdict on one address, as DNS or a socket address spells it.
 
         Raises:
-            OSError: whether it is this machine's own could not be found out.
+            OSError: whether it leads to this machine itself could not be found out.
         """
         if "%" in text:  # a zone: the same address would match no table
             return Verdict.ZONED
@@ -104,7 +110,7 @@ class AddressRules:
         if any(address in network for network in self.allow):
             return Verdict.ALLOWED_ADDRESS
         verdict = classify_address(address)
-        return Verdict.OWN_ADDRESS if verdict is Verdict.PUBLIC_ADDRESS and is_own(address) else verdict
+        return _OF_ROUTES[find_route(address)] if verdict is Verdict.PUBLIC_ADDRESS else verdict
 
 
 def classify_address(address: IPv4Address | IPv6Address) -> Verdict:
@@ -119,27 +125,3 @@ def classify_address(address: IPv4Address | IPv6Address) -> Verdict:
     if address not in GLOBAL_UNICAST:
         return Verdict.RESERVED
     return Verdict.CARRIES_IPV4 if int(address) >> 32 & 0xFFFF_FFFF in _ISATAP else Verdict.PUBLIC_ADDRESS
-
-
-def is_own(address: IPv4Address | IPv6Address) -> bool:
-    """Whether it belongs to an interface of this machine, now: a socket bound for it would start from it.
-
-    Connecting a UDP socket sends nothing; it only asks the kernel's routes.
-
-    Raises:
-        OSError: the kernel could not say, for example for want of file descriptors.
-    """
-    try:
-        probe = socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6, socket.SOCK_DGRAM)
-    except OSError as error:
-        if error.errno == errno.EAFNOSUPPORT:  # a kernel without IPv6 has no such address, nor a way to it
-            return False
-        raise
-    with probe:
-        try:
-            probe.connect((str(address), _DISCARD_PORT))
-        except OSError as error:
-            if error.errno in _NOT_HERE:
-                return False
-            raise
-        return bool(ip_address(probe.getsockname()[0].partition("%")[0]) == address)

@@ -74,7 +74,11 @@ class AnswerReader:
                 if (outcome := self._take(event)) is not None:
                     return outcome
         except h11.RemoteProtocolError as error:
-            raise EgressRefused(self._verdict_on(error, is_end=not data), str(error)[:80]) from None
+            # h11's words quote the answer, and servers quote requests: the caller's signature would be in the log.
+            raise EgressRefused(self._verdict_on(error, is_end=not data), self._where()) from None
+
+    def _where(self) -> str:
+        return "in the body" if self._has_head else "in the head" if self._has_bytes else "before the head"
 
     def _take(self, event: object) -> Redirect | Image | None:
         match event:

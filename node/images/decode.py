@@ -1,8 +1,8 @@
 """An image file to the pixels that a model sees.
 
-Decides which files are images, how large they may be, and what becomes of turns, alpha and depth. Must not know where
-the bytes come from. Blocking, and what a hostile file costs is bounded only in part: `decoder.py` has it run in a
-process that can be killed.
+Decides which files are images, how large they may be, and what becomes of turns, colours, alpha and depth: what
+browsers make of them. Must not know where the bytes come from. Blocking, and what a hostile file costs is bounded in
+part only: `decoder.py` has it run in a process that can be killed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,15 @@ import enum
 import io
 import warnings
 from contextlib import suppress
+from dataclasses import dataclass
 
-from PIL import GifImagePlugin, Image, JpegImagePlugin, MpoImagePlugin, PngImagePlugin, WebPImagePlugin
+from PIL import GifImagePlugin, Image, ImageFile, JpegImagePlugin, MpoImagePlugin, PngImagePlugin, WebPImagePlugin
 
-from node.images.jpeg import count_scans
+from node.images.colours import UnreadableProfile, convert_to_srgb
+from node.images.exif import read_orientation
+from node.images.jpeg import read_jpeg
+from node.images.png import read_png
+from node.images.profile import MAX_PROFILE_BYTES
 
 MAX_PIXELS = 25_000_000
 MAX_SOURCE_SIDE = 16_000
@@ -29,7 +34,7 @@ _MAGIC = {b"\x89PNG\r\n\x1a\n": "PNG", b"\xff\xd8\xff": "JPEG", b"GIF87a": "GIF"
 _PLUGINS = (GifImagePlugin, JpegImagePlugin, MpoImagePlugin, PngImagePlugin, WebPImagePlugin)
 """Imported so that Pillow doesn't look for them later; MPO is JPEG with more behind it."""
 _WHITE = (255, 255, 255)
-_ORIENTATION = 0x0112
+_GREY = frozenset({"1", "L", "LA", "I", "I;16"})
 _TURNS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
@@ -51,6 +56,8 @@ class Flaw(enum.StrEnum):
     SCANNED_PIXELS = "the image has too many scans for its size"
     SLOW = "the image takes too long to decode"
     LARGE = "the image takes too much memory to decode"
+    PROFILE = f"the image has a colour profile of more than {MAX_PROFILE_BYTES >> 20} MiB"
+    HIDDEN = "the image is an animation that hides its first picture"
 
 
 class NotAnImage(Exception):
@@ -63,6 +70,16 @@ class BadImage(Exception):
     def __init__(self, flaw: Flaw) -> None:
         super().__init__(flaw.value)
         self.flaw = flaw
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A file and what it says of itself; what Pillow finds of that elsewhere, browsers don't follow."""
+
+    file: bytes
+    profiles: tuple[bytes, ...] = ()
+    exif: bytes = b""
+    scans: int = 1
 
 
 def classify_kind(data: bytes) -> str:
@@ -80,35 +97,79 @@ def classify_kind(data: bytes) -> str:
 
 
 def decode_image(data: bytes, max_side_px: int = MAX_SIDE) -> Image.Image:
-    """Whole, first frame, turned as EXIF says, over white, RGB, at most `max_side_px` on a side.
+    """Whole, first frame, turned as EXIF says, in sRGB, over white, at most `max_side_px` on a side.
 
     Raises:
         NotAnImage: another kind of file. BadImage: damaged, or too large.
         MemoryError: it would take more than there is.
     """
     kind = classify_kind(data)
-    scans = count_scans(data) if kind == "JPEG" else 1
-    if scans is None:
-        raise BadImage(Flaw.DAMAGED)
-    if scans > MAX_SCANS:
-        raise BadImage(Flaw.SCANS)
     try:
+        source = _read_source(data, kind)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(io.BytesIO(data), formats=[kind]) as image:
-                _check_size(image, scans)
+            with Image.open(io.BytesIO(source.file), formats=[kind]) as image:
+                _check_size(image, source.scans)
                 if image.width > max_side_px or image.height > max_side_px:
                     # A JPEG is decoded at half, a quarter or an eighth at a fraction of the cost.
                     image.draft(None, _shrunk(image.size, max_side_px))
-                image.load()
-                return _turn(_over_white(_shrink(_plain(image), max_side_px)), image)
+                return _show(image, source, max_side_px)
     except (BadImage, MemoryError):
         raise
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
         raise BadImage(Flaw.PIXELS) from None
     except Exception:  # Pillow raises whatever its decoders do: OSError, ValueError, SyntaxError, struct.error, ...
         raise BadImage(Flaw.DAMAGED) from None
+
+
+def _read_source(data: bytes, kind: str) -> _Source:
+    match kind:
+        case "JPEG":
+            jpeg = read_jpeg(data)
+            if jpeg is None:
+                raise BadImage(Flaw.DAMAGED)
+            if jpeg.scans > MAX_SCANS:
+                raise BadImage(Flaw.SCANS)
+            return _Source(data, (jpeg.profile,) if jpeg.profile else (), jpeg.exif, jpeg.scans)
+        case "PNG":
+            png = read_png(data)
+            if png.hides_picture:
+                raise BadImage(Flaw.HIDDEN)
+            return _Source(png.file, png.profiles, png.exif)
+        case _:  # no browser turns a WebP
+            return _Source(data)
+
+
+def _show(image: ImageFile.ImageFile, source: _Source, max_side_px: int) -> Image.Image:
+    """What a person would see of an open image. Colours are converted when they are few."""
+    frame = image.tile[0].extents if image.format == "GIF" else None
+    image.load()
+    profiles = source.profiles
+    if image.format == "WEBP" and (embedded := image.info.get("icc_profile")):
+        profiles = (embedded,)
+    if any(len(profile) > MAX_PROFILE_BYTES for profile in profiles):
+        raise BadImage(Flaw.PROFILE)
+    plain = _plain(image)
+    if frame is not None:
+        plain = _clear_outside(plain, frame)
+    shrunk = _shrink(plain, max_side_px)
+    for profile in profiles:
+        with suppress(UnreadableProfile):
+            shrunk = convert_to_srgb(shrunk, profile, is_grey=image.mode in _GREY)
+            break
+    turn = _TURNS.get(read_orientation(source.exif))
+    shown = _over_white(shrunk)
+    return shown if turn is None else shown.transpose(turn)
+
+
+def _clear_outside(image: Image.Image, frame: tuple[int, int, int, int]) -> Image.Image:
+    """A GIF around its first frame: clear for browsers, its first colour for Pillow."""
+    if frame == (0, 0, *image.size):
+        return image
+    cleared = Image.new("RGBA", image.size)
+    cleared.paste(image.crop(frame), frame[:2])
+    return cleared
 
 
 def _check_size(image: Image.Image, scans: int) -> None:
@@ -168,11 +229,3 @@ def _over_white(image: Image.Image) -> Image.Image:
         white.paste(image, mask=image.getchannel("A"))
         return white
     return image if image.mode == "RGB" else image.convert("RGB")
-
-
-def _turn(image: Image.Image, source: Image.Image) -> Image.Image:
-    """As the EXIF data of the source say, if they can be read."""
-    with suppress(Exception):  # SyntaxError, struct.error, TypeError, ... in data that many tools write badly
-        turn = _TURNS.get(source.getexif().get(_ORIENTATION, 1))
-        return image if turn is None else image.transpose(turn)
-    return image

@@ -10,12 +10,12 @@ import encodings.latin_1
 import encodings.utf_8
 import encodings.utf_16
 
-from PIL import Image, ImageChops, ImageColor, ImageMath, ImageOps, ImagePalette, TiffImagePlugin
+from PIL import Image, ImageChops, ImageCms, ImageColor, ImageMath, ImageOps, ImagePalette, TiffImagePlugin
 
 from node.forks.limits import Limits
 from node.forks.zygote import serve
 from node.images.decode import MAX_SIDE, BadImage, NotAnImage, decode_image
-from node.images.pixels import most_answer_bytes, read_order, write_failure, write_image
+from node.images.pixels import NotBase64, most_answer_bytes, read_order, write_failure, write_image
 
 LIMITS = Limits(
     cpu_s=4.0,  # the most costly file of 25 megapixels that we could make takes 1.5 s
@@ -26,17 +26,17 @@ LIMITS = Limits(
 )
 _PRELOADED = (
     *(encodings.ascii, encodings.latin_1, encodings.utf_8, encodings.utf_16),
-    *(ImageChops, ImageColor, ImageMath, ImageOps, ImagePalette, TiffImagePlugin),
+    *(ImageChops, ImageCms, ImageColor, ImageMath, ImageOps, ImagePalette, TiffImagePlugin),
 )
 """What Pillow imports when a file asks for it, and a fork can't."""
 
 
 def decode(order: bytes) -> bytes:
     """The answer to an order, whatever the file is."""
-    max_side_px, data = read_order(order)
     try:
+        max_side_px, data = read_order(order)
         return write_image(decode_image(data, max_side_px))
-    except (NotAnImage, BadImage) as failure:
+    except (NotBase64, NotAnImage, BadImage) as failure:
         return write_failure(failure)
 
 

@@ -6,6 +6,8 @@ Decides how many files are decoded at once, and what a caller hears of one that 
 
 from __future__ import annotations
 
+import base64
+import binascii
 import functools
 import os
 
@@ -15,12 +17,17 @@ from node.forks.messages import Outcome
 from node.forks.pool import Busy, Pool
 from node.forks.process import Gone, Killed
 from node.images.decode import MAX_SIDE, BadImage, Flaw, classify_kind
-from node.images.pixels import read_image, write_order_head
+from node.images.decode_zygote import LIMITS
+from node.images.pixels import NotBase64, read_image, write_order_head
 from shared.errors import BACKEND_UNAVAILABLE, ApiError
 
 MOST_WAITING = 256
 """Half of them of one payer: thirty of its requests with many images each."""
 _START_S = 30.0
+_MARGIN_S = 5.0
+"""After a file's time by the clock: a process that hasn't ended it by then has stopped."""
+_HEAD_BYTES = 12
+"""What it takes to tell the kinds apart, and a multiple of three, which is whole in base64."""
 _RETRY_AFTER_S = 5
 
 
@@ -43,6 +50,7 @@ class ImageDecoder:
             most_forks=most_at_once(len(os.sched_getaffinity(0))),
             most_waiting=MOST_WAITING,
             start_s=_START_S,
+            answer_s=LIMITS.wall_s + _MARGIN_S,
             # One heap: a fork has one thread, and each heap more would be address space that its pixels lack.
             environment={"MALLOC_ARENA_MAX": "1"},
         )
@@ -67,26 +75,42 @@ class ImageDecoder:
         """End it, and all decoding."""
         await self._pool.close()
 
-    async def decode(self, data: bytes, max_side_px: int, payer: str = "") -> Image.Image:
+    async def decode(self, file: bytes | str, max_side_px: int, payer: str = "") -> Image.Image:
         """Whole, first frame, turned as EXIF says, over white, RGB.
 
         Args:
+            file: its bytes, or their base64, which is read where the file is: 10 MB of it would hold up this process.
             payer: who is next where many wait is who has fewest at work.
             max_side_px: longer sides are shrunk to this; at most `MAX_SIDE` counts.
 
         Raises:
-            NotAnImage: another kind of file. BadImage: damaged, or too much to decode.
+            NotBase64, NotAnImage: another kind of file. BadImage: damaged, or too much to decode.
             ApiError: too many files wait, or there is nothing to decode with.
         """
-        classify_kind(data)
+        look_at_head(file)
         side_px = max(1, min(max_side_px, MAX_SIDE))
         read = functools.partial(read_image, max_side_px=side_px)
+        head = write_order_head(side_px, is_base64=isinstance(file, str))
         try:
-            return await self._pool.ask(write_order_head(side_px), data, read=read, payer=payer)
+            return await self._pool.ask(head, file, read=read, payer=payer)
         except Killed as killed:
             raise _refusal(killed.outcome) from None
         except (Busy, Gone):
             raise _unavailable() from None
+
+
+def look_at_head(file: bytes | str) -> None:
+    """Refuse what the first bytes show to be no image.
+
+    Raises:
+        NotBase64: text that isn't base64 from its beginning. NotAnImage: another kind of file.
+    """
+    if isinstance(file, str):
+        try:
+            file = base64.b64decode(file[: _HEAD_BYTES // 3 * 4], validate=True)
+        except (binascii.Error, ValueError):
+            raise NotBase64 from None
+    classify_kind(file)
 
 
 def _refusal(outcome: Outcome) -> BadImage | ApiError:

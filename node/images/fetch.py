@@ -7,30 +7,31 @@ elsewhere: `url`, `names`, `address`, `dial`, `answer`. Must not know blocks, ca
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from node.images.address import AddressRules
 from node.images.answer import AnswerReader, Image, Redirect
-from node.images.dial import Dialer, build_tls_context
+from node.images.dial import Dialer
+from node.images.lanes import run_until_failure
 from node.images.names import Names
+from node.images.tls import MAX_HANDSHAKE_BYTES, build_tls_context
 from node.images.url import Target, parse_url, resolve_redirect
 from node.images.verdict import PASSING, EgressCounts, EgressRefused, Verdict
 from node.settings import EgressSection
 from node.shares import Shares
-from shared.errors import ApiError
+from shared.errors import BACKEND_UNAVAILABLE, ApiError
 
 MAX_URLS = 20
 MAX_FETCHES_OF_A_REQUEST = 4
 MAX_FETCHES = 16
 MAX_FETCHES_OF_A_PAYER = 12
 """Servers can be slow on purpose: so many of the places at most are one payer's."""
-READ_BYTES = 8_192
-"""What is parsed without a break: about 20 ms for the worst of answers, under 1 ms for an image."""
+_RETRY_AFTER_S = 2
 _log = logging.getLogger("b3os.egress")
 T = TypeVar("T")
 
@@ -43,11 +44,18 @@ class ByteMeter(Protocol):
         """Whose share of the node's fetches it is."""
 
     async def charge(self, count: int) -> None:
-        """Note bytes that have arrived, wanted or not; 0 before a packet leaves, so that who has nothing left asks
-        for nothing.
+        """Note bytes that have arrived, wanted or not, TLS's own included; 0 before a packet leaves, so that who has
+        nothing left asks for nothing.
 
         Raises:
             ApiError: the budget is spent; the fetch ends with it.
+        """
+
+    async def charge_rest(self) -> None:
+        """Book what was noted: the last bytes of a request have come.
+
+        Raises:
+            ApiError: the budget is spent.
         """
 
 
@@ -59,6 +67,9 @@ class Unmetered:
 
     async def charge(self, count: int) -> None:
         """Note nothing."""
+
+    async def charge_rest(self) -> None:
+        """Book nothing."""
 
 
 @dataclass(slots=True)
@@ -92,9 +103,7 @@ class EgressGuard:
         self._dialer = Dialer(self._rules, build_tls_context(settings.ca_file), settings.step_s)
         self._names = Names(settings.nameservers, settings.step_s)
         self._places = Shares(MAX_FETCHES, MAX_FETCHES_OF_A_PAYER)
-        self._parsing = asyncio.Lock()
-        # Framing and heads may take an eighth on top of the image; beyond that, bytes are noise.
-        self._max_received_bytes = settings.max_image_bytes * 9 // 8 + 131_072
+        self._max_received_bytes = max_received_bytes(settings)
         self.counts = EgressCounts() if counts is None else counts
 
     @property
@@ -107,30 +116,37 @@ class EgressGuard:
     ) -> dict[str, T]:
         """Fetch the URLs of one request, each once, and hand each image to `use` as soon as it is there.
 
-        Images are used in the lane and the place in which they were fetched, so that a request holds no more of them
-        than it has lanes, and the node no more than it has places. The first failure ends the others.
+        A place is held while a server has it, no longer: what comes after is none of its business. A request holds no
+        more of them than it has lanes. The first failure ends the others.
 
         Raises:
-            EgressRefused: with `url`; no packet left if any URL can't be read. ApiError: of the meter, or of `use`.
+            EgressRefused: with `url`; no packet left if any URL can't be read.
+            ApiError: of the meter, or of `use`; or no place came free, which is no server's fault.
         """
         distinct = list(dict.fromkeys(urls))
         if len(distinct) > MAX_URLS:
             raise self._refuse(EgressRefused(Verdict.TOO_MANY_URLS, url=distinct[MAX_URLS]), self._trail())
         targets = {url: self._read(url) for url in distinct}
-        lanes = asyncio.Semaphore(MAX_FETCHES_OF_A_REQUEST)
-        results: dict[str, T] = {}
 
-        async def run_lane(url: str, target: Target) -> None:
-            async with lanes, AsyncExitStack() as place:
-                results[url] = await use(url, await self._deliver(url, target, meter, place))
+        async def fetch(url: str) -> T:
+            await self._wait_for_place(meter.payer)
+            try:
+                data = await self._deliver(url, targets[url], meter)
+            finally:
+                self._places.release(meter.payer)
+            return await use(url, data)
 
+        jobs = [functools.partial(fetch, url) for url in distinct]
+        return dict(zip(distinct, await run_until_failure(jobs, MAX_FETCHES_OF_A_REQUEST), strict=True))
+
+    async def _wait_for_place(self, payer: str) -> None:
         try:
-            async with asyncio.TaskGroup() as group:
-                for url, target in targets.items():
-                    group.create_task(run_lane(url, target))
-        except ExceptionGroup as failures:
-            raise failures.exceptions[0] from None
-        return {url: results[url] for url in distinct}
+            async with asyncio.timeout(self._settings.total_s):
+                await self._places.acquire(payer)
+        except TimeoutError:
+            raise ApiError(
+                BACKEND_UNAVAILABLE, "too many images are being fetched; retry shortly", retry_after_s=_RETRY_AFTER_S
+            ) from None
 
     def _read(self, url: str) -> Target:
         try:
@@ -139,11 +155,11 @@ class EgressGuard:
             refused.url = url
             raise self._refuse(refused, self._trail()) from None
 
-    async def _deliver(self, url: str, target: Target, meter: ByteMeter, place: AsyncExitStack) -> bytes:
+    async def _deliver(self, url: str, target: Target, meter: ByteMeter) -> bytes:
         """One fetch with its deadline, its log line and its count."""
         trail = self._trail()
         try:
-            data = await self._within_limits(target, meter, trail, place)
+            data = await self._within_limits(target, meter, trail)
         except EgressRefused as refused:
             refused.url, refused.hop = url, trail.hop
             raise self._refuse(refused, trail) from None
@@ -153,11 +169,10 @@ class EgressGuard:
         self._conclude(Verdict.DELIVERED, trail)
         return data
 
-    async def _within_limits(self, target: Target, meter: ByteMeter, trail: _Trail, place: AsyncExitStack) -> bytes:
+    async def _within_limits(self, target: Target, meter: ByteMeter, trail: _Trail) -> bytes:
         try:
             async with asyncio.timeout(self._settings.total_s):
                 await meter.charge(0)
-                await place.enter_async_context(self._places.place(meter.payer))
                 return await self._follow(target, meter, trail)
         except TimeoutError:
             raise EgressRefused(Verdict.TOO_SLOW) from None
@@ -177,37 +192,30 @@ class EgressGuard:
         """One request on a connection of its own: nothing that a server says early or late meets another fetch."""
         addresses = await self._vetted_addresses(target.host, trail)
         answer = AnswerReader(target, self._settings.max_image_bytes)
-        async with self._dialer.connected(target, addresses) as (reader, writer):
-            writer.write(answer.request_bytes)
-            while True:
-                data = await self._receive(reader)
-                trail.received_bytes += len(data)
-                await meter.charge(len(data))
-                if trail.received_bytes > self._max_received_bytes:
-                    raise EgressRefused(Verdict.TOO_WORDY, "bytes over all hops")
-                async with self._parsing:  # one piece a turn of the loop, however many servers are hostile
-                    if (outcome := answer.feed(data)) is not None:
-                        return outcome
-                    await asyncio.sleep(0)
+
+        async def note(count: int) -> None:
+            trail.received_bytes += count
+            await meter.charge(count)
+            if trail.received_bytes > self._max_received_bytes:
+                raise EgressRefused(Verdict.TOO_WORDY, "bytes over all hops")
+
+        async with self._dialer.connected(target, addresses, note) as connection:
+            return await connection.exchange(answer.request_bytes, answer.feed)
 
     async def _vetted_addresses(self, host: str, trail: _Trail) -> list[str]:
-        """All of them or none: a name with one bad address is a name under somebody's thumb."""
+        """All of them or none: a name with one bad address is a name under somebody's thumb.
+
+        Only what this machine has no way to is left out: most have none to any IPv6 address.
+        """
         addresses = await self._names.load_addresses(host)
         verdicts = {address: self._rules.judge(address) for address in addresses}
         trail.addresses |= {address: verdict.value for address, verdict in verdicts.items()}
         for verdict in verdicts.values():
-            if verdict not in PASSING:
+            if verdict not in PASSING and verdict is not Verdict.NO_ROUTE:
                 raise EgressRefused(verdict, host)
-        return addresses
-
-    async def _receive(self, reader: asyncio.StreamReader) -> bytes:
-        try:
-            async with asyncio.timeout(self._settings.step_s):
-                return await reader.read(READ_BYTES)
-        except TimeoutError:
-            raise EgressRefused(Verdict.STALLED) from None
-        except OSError as error:  # a reset, or TLS gone wrong in the middle
-            raise EgressRefused(Verdict.INCOMPLETE, type(error).__name__) from None
+        if not (passing := [address for address in addresses if verdicts[address] in PASSING]):
+            raise EgressRefused(Verdict.UNREACHABLE, "no route")
+        return passing
 
     def _trail(self) -> _Trail:
         return _Trail(self._clock())
@@ -228,6 +236,11 @@ class EgressGuard:
         if detail:
             facts["detail"] = detail
         _log.info("egress", extra={"facts": facts})
+
+
+def max_received_bytes(settings: EgressSection) -> int:
+    """For one image over all hops: heads, framing and records may take an eighth on top of it; the rest is noise."""
+    return settings.max_image_bytes * 9 // 8 + 131_072 + (settings.max_redirects + 1) * MAX_HANDSHAKE_BYTES
 
 
 def _verdict_on(error: BaseException) -> Verdict:

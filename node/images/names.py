@@ -1,7 +1,7 @@
 """The addresses of a host name, from DNS and nothing else.
 
-Decides how many answers are too many. Must not judge them. `query_dns` asks for the name as it is: no hosts file, no
-search list, no `localhost` made up by a library.
+Decides how many answers are too many, and which of them are the name's. Must not judge them. `query_dns` asks for the
+name as it is: no hosts file, no search list, no `localhost` made up by a library.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ import pycares
 from node.images.verdict import EgressRefused, Verdict
 
 MAX_ADDRESSES = 16
+_FLAGS = pycares.ARES_FLAG_EDNS | pycares.ARES_FLAG_IGNTC
+"""Datagrams alone, which EDNS bounds to 1232 bytes: twice what 16 addresses take. By TCP 64 KiB can come, and
+reading them can hold Python for a second."""
 
 
 class Names:
@@ -41,7 +44,7 @@ class Names:
             EgressRefused: none, or too many.
         """
         self.lookups += 1
-        resolver = aiodns.DNSResolver(self._nameservers)
+        resolver = aiodns.DNSResolver(self._nameservers, flags=_FLAGS)
         try:
             answers = await asyncio.gather(self._query(resolver, host, "A"), self._query(resolver, host, "AAAA"))
         finally:
@@ -57,9 +60,24 @@ class Names:
         with contextlib.suppress(TimeoutError, aiodns.error.DNSError):
             async with asyncio.timeout(self._limit_s):
                 result = await resolver.query_dns(host, kind)
-            return [
-                record.data.addr
-                for record in result.answer
-                if isinstance(record.data, pycares.ARecordData | pycares.AAAARecordData)
-            ]
+            return find_addresses(host, result.answer)
         return []
+
+
+def find_addresses(host: str, records: Sequence[pycares.DNSRecord]) -> list[str]:
+    """Those of `host` and of the names that it is an alias of; what else an answer holds, nobody asked for."""
+    names = {host}
+    addresses: list[str] = []
+    for record in records:
+        if record.record_class != pycares.QUERY_CLASS_IN or _fold(record.name) not in names:
+            continue
+        if isinstance(record.data, pycares.CNAMERecordData):
+            names.add(_fold(record.data.cname))
+        elif isinstance(record.data, pycares.ARecordData | pycares.AAAARecordData):
+            addresses.append(record.data.addr)
+    return addresses
+
+
+def _fold(name: object) -> str:
+    """Names that are no ASCII come as bytes, against what the types say."""
+    return str(name).rstrip(".").lower()

@@ -49,6 +49,7 @@ class Verdict(StrEnum):
     RESERVED = "reserved"
     ZONED = "zoned"
     NOT_AN_ADDRESS = "not_an_address"
+    NO_ROUTE = "no_route"
     NO_ADDRESS = "no_address"
     TOO_MANY_ADDRESSES = "too_many_addresses"
     # What its server does.

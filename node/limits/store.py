@@ -70,6 +70,9 @@ class Store:
                 return await question(self._redis)
         except (RedisConnectionError, RedisTimeoutError, OSError, TimeoutError):
             self.breaker.trip()
+        except RuntimeError:
+            _log.exception("the connection broke")  # uvloop's word for writing to one that ended a moment ago
+            self.breaker.trip()
         except RedisError:
             _log.exception("Redis refused")  # full, read-only, or a fault of ours: it answers, so no breaker
         return None

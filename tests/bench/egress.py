@@ -28,8 +28,8 @@ import uvloop
 from aiohttp.abc import AbstractResolver, ResolveResult
 from dnslib import DNSRecord
 
-from node.images.dial import build_tls_context
 from node.images.fetch import EgressGuard, Unmetered
+from node.images.tls import build_tls_context
 from node.settings import EgressSection
 from shared.log import JsonFormatter
 from tests.integration.egress.behaviours import PNG

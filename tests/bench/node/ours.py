@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, cast
 
 import orjson
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from node.admission import Admission
 from node.app import build_node_app
 from node.catalog.served import ServedModel
 from node.engine.supervisor import Supervisor
 from node.engine.vllm_engine import VllmEngine
 from node.gate import Gate
 from node.images.intake import open_intake
+from node.limits.opening import open_limits
 from node.settings import NodeSettings
 from shared.http_server import ContractRunner
 from shared.ids import new_request_id
@@ -24,6 +28,7 @@ from shared.web import render_anthropic
 from tests.bench.dev_stack import node_token
 from tests.bench.node.canned_engine import CannedEngine
 from tests.bench.node.null_transport import exchange
+from tests.redis_server import running_redis
 
 PATH = "/v1/infer/v1/messages"
 
@@ -54,7 +59,13 @@ class OurNode:
         gate = Gate("n1", {"k1": private.public_key()})
         held = AsyncExitStack()
         images = await held.enter_async_context(open_intake(load_settings(NodeSettings, {}, {}).egress))
-        app = build_node_app(node_id="n1", model=model, gate=gate, images=images, supervisor=supervisor)
+        folder = Path(held.enter_context(tempfile.TemporaryDirectory()))
+        redis_url = held.enter_context(running_redis(folder))
+        limits = await held.enter_async_context(open_limits(redis_url, folder / "spool", "n1"))
+        admission = Admission("n1", model, *limits)
+        app = build_node_app(
+            node_id="n1", model=model, gate=gate, admission=admission, images=images, supervisor=supervisor
+        )
         runner = ContractRunner(app, render_anthropic)
         await runner.setup()
         supervisor.start()

@@ -121,6 +121,16 @@ async def reset(writer: asyncio.StreamWriter, query: str) -> None:
     writer.transport.abort()
 
 
+def cut_off(answer: bytes) -> Behaviour:
+    """The whole of it, and no farewell of TLS."""
+
+    async def behave(writer: asyncio.StreamWriter, query: str) -> None:
+        await put(writer, answer)
+        writer.transport.abort()
+
+    return behave
+
+
 async def second_later(writer: asyncio.StreamWriter, query: str) -> None:
     """An image, and after a moment the answer to a question that nobody asked."""
     await put(writer, with_length(PNG, "Connection: keep-alive"))
@@ -187,6 +197,8 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "/endless": forever(_CHUNKED + chunk(PNG), chunk(bytes(65_536))),
     "/endless-eof": forever(_OK + b"\r\n" + PNG, bytes(65_536)),
     "/eof-ok": plain(_OK + b"\r\n" + PNG),
+    "/eof-cut": cut_off(_OK + b"\r\n" + PNG),
+    "/length-cut": cut_off(with_length(PNG)),
     "/exact": plain(with_length(padded(LARGEST))),
     "/exact-chunked": plain(_CHUNKED + chunk(padded(LARGEST)) + b"0\r\n\r\n"),
     "/over": plain(_CHUNKED + chunk(padded(LARGEST)) + chunk(b"x") + b"0\r\n\r\n"),

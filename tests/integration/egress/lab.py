@@ -23,6 +23,7 @@ import psutil
 import trustme
 
 from tests.integration.egress.behaviours import BEHAVIOURS, NOT_FOUND, Gone
+from tests.integration.egress.floods import PLAIN_FLOODS, FloodServer, flood_plainly
 from tests.integration.egress.names_server import NamesServer
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -30,6 +31,8 @@ NETWORK = "127.0.7.0/24"
 NAMES_HOST = "127.0.7.53"
 GOOD, OTHER_NAME, UNKNOWN_ISSUER, EXPIRED, PLAIN, MUTE, TLS11 = (f"127.0.7.{n}" for n in (1, 2, 3, 4, 5, 6, 8))
 NOT_YET, COMMON_NAME_ONLY, ADDRESS_ONLY, TOO_WIDE, CLOSES, SLOW_TLS = (f"127.0.7.{n}" for n in range(20, 26))
+FLOOD = "127.0.7.30"
+PLAIN_FLOOD_HOSTS = {name: f"127.0.7.{number}" for number, name in enumerate(PLAIN_FLOODS, 40)}
 _NAME = r"[a-z0-9.-]+\.(?:lab|nip)\.example"
 _HOST = re.compile(rf"(//{_NAME})(?=[/?#]|$)|(%2F%2F{_NAME})(?=%2F|%23|$)", re.IGNORECASE)
 
@@ -95,11 +98,18 @@ def running_lab(folder: Path) -> Iterator[Lab]:
     contexts = _contexts(ca)
     names = NamesServer(NAMES_HOST)
     canaries = own_addresses()
-    port, listeners = _listeners([*contexts, PLAIN, MUTE, CLOSES, SLOW_TLS], canaries)
+    port, listeners = _listeners(
+        [*contexts, FLOOD, PLAIN, MUTE, CLOSES, SLOW_TLS, *PLAIN_FLOOD_HOSTS.values()], canaries
+    )
+    flood_context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("*.lab.example").configure_cert(flood_context)
+    floods = FloodServer(flood_context, folder / "flood-keys")
     lab = Lab(port, names, ca_file, canaries)
     ready, stop = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=lambda: loop.run_until_complete(_serve(lab, listeners, contexts, ready, stop)))
+    thread = threading.Thread(
+        target=lambda: loop.run_until_complete(_serve(lab, listeners, contexts, floods, ready, stop))
+    )
     thread.start()
     assert ready.wait(10)
     try:
@@ -159,9 +169,19 @@ def _listeners(servers: list[str], canaries: list[str]) -> tuple[int, dict[str, 
 class _Servers:
     """The handlers of the lab's connections, in its loop."""
 
-    def __init__(self, lab: Lab) -> None:
-        self._lab = lab
-        self._others = {PLAIN: self.plain, MUTE: self.mute, CLOSES: self.close, SLOW_TLS: self.slow_tls}
+    def __init__(self, lab: Lab, floods: FloodServer) -> None:
+        self._lab, self._floods = lab, floods
+        self._others: dict[str, Handler] = {
+            PLAIN: self.plain,
+            MUTE: self.mute,
+            CLOSES: self.close,
+            SLOW_TLS: self.slow_tls,
+            FLOOD: self.flood,
+            **{
+                host: functools.partial(self.flood_plainly, PLAIN_FLOODS[name])
+                for name, host in PLAIN_FLOOD_HOSTS.items()
+            },
+        }
 
     def of(self, host: str) -> Handler:
         """What listens at an address without TLS: a server of the wrong kind, or a canary."""
@@ -205,6 +225,20 @@ class _Servers:
                 await asyncio.sleep(0.05)
         await finish(writer)
 
+    async def flood(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(Gone, OSError):
+            self._lab.answering += 1
+            try:
+                await self._floods.serve(reader, writer, self._lab.requests.append)
+            finally:
+                self._lab.answering -= 1
+        await finish(writer)
+
+    async def flood_plainly(self, piece: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(Gone, OSError):
+            await flood_plainly(reader, writer, piece)
+        await finish(writer)
+
     def note_hello(self, sock: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
         self._lab.hellos.append(name)
 
@@ -220,12 +254,13 @@ async def _serve(
     lab: Lab,
     listeners: dict[str, socket.socket],
     contexts: dict[str, ssl.SSLContext],
+    floods: FloodServer,
     ready: threading.Event,
     stop: asyncio.Event,
 ) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda loop, context: None)  # of aborted handshakes
-    handlers = _Servers(lab)
+    handlers = _Servers(lab, floods)
 
     def accept(host: str, handler: Handler) -> asyncio.StreamReaderProtocol:
         """As `asyncio.start_server` does; this is called for each connection, before its TLS."""

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from node.images.verdict import Verdict
 from tests.integration.egress import lab as hosts
 from tests.integration.egress.behaviours import LARGEST
+from tests.integration.egress.floods import BURSTS, PLAIN_FLOODS
 
 Case = dict[str, Any]
 OK, BAD, DENIED = "ok", "invalid_request", "egress_denied"
@@ -165,7 +166,7 @@ def _addresses() -> Iterator[Case]:
         Verdict.PRIVATE: "10.0.0.0 10.255.255.255 172.16.0.1 192.168.255.255 fc00::1 fdff::1 fd00:ec2::254 fec0::1",
         Verdict.SHARED: "100.64.0.0 100.127.255.255 100.100.100.200",
         Verdict.LINK_LOCAL: "169.254.0.1 169.254.169.254 169.254.169.123 169.254.170.2 fe80::1 febf::1",
-        Verdict.PLATFORM: "168.63.129.16",
+        Verdict.PLATFORM: "168.63.129.16 161.26.0.10 166.9.1.1 199.36.153.8 2600:2d00:2:2000::1",
         Verdict.SPECIAL_PURPOSE: "192.0.0.192 198.19.255.255 192.88.99.1 100::1 5f00::1 2001:20::1 2001:1::1",
         Verdict.DOCUMENTATION: "192.0.2.1 198.51.100.7 203.0.113.255 2001:db8::1 3fff:fff::1",
         Verdict.MULTICAST: "224.0.0.251 239.255.255.255 ff02::fb ff0e::1",
@@ -201,9 +202,10 @@ def _dns() -> Iterator[Case]:
     yield case("only-aaaa-silent", OK, Verdict.DELIVERED, {"a.lab.example": {"A": good, "drop": ["AAAA"]}})
     yield case("slow-dns", OK, Verdict.DELIVERED, {"a.lab.example": {"A": good, "delay_s": 0.3}})
     yield case("sixteen", OK, Verdict.DELIVERED, {"a.lab.example": {"A": [f"127.0.7.{n}" for n in range(1, 17)]}})
-    for count in (17, 200):
+    # More than a datagram holds is cut short to nothing, and nothing is asked by TCP.
+    for count, verdict in ((17, Verdict.TOO_MANY_ADDRESSES), (200, Verdict.NO_ADDRESS)):
         zone = {"a.lab.example": {"A": [f"127.0.7.{n}" for n in range(1, count + 1)]}}
-        yield case(f"{count}-addresses", DENIED, Verdict.TOO_MANY_ADDRESSES, zone)
+        yield case(f"{count}-addresses", DENIED, verdict, zone)
     both = {"A": [f"127.0.7.{n}" for n in range(1, 10)], "AAAA": [f"2600::{n}" for n in range(1, 9)]}
     yield case("seventeen-of-both", DENIED, Verdict.TOO_MANY_ADDRESSES, {"a.lab.example": both})
     yield case("same-address-often", OK, Verdict.DELIVERED, {"a.lab.example": {"A": good * 30}})
@@ -293,13 +295,14 @@ def _tls() -> Iterator[Case]:
 
 def _answers() -> Iterator[Case]:
     outcomes: dict[tuple[str, Verdict], str] = {
-        (OK, Verdict.DELIVERED): "eof-ok 1xx-few http10 trailers identity text-png exact exact-chunked second-later",
+        (OK, Verdict.DELIVERED): "eof-ok 1xx-few http10 trailers identity text-png exact exact-chunked second-later "
+        "length-cut",
         (BAD, Verdict.TOO_LARGE): "big-cl endless endless-eof over",
         (BAD, Verdict.MALFORMED): "two-cl cl-list cl-te te-cl te-gzip te-twice cl-negative cl-plus cl-hex cl-huge "
         "cl-empty cl-under long two-answers http09 http10-te http20 http3digits "
         "nul-header space-colon no-colon junk smtp "
         "http2 bad-chunk negative-chunk huge-chunk chunk-long 101 empty-lines cr-only",
-        (BAD, Verdict.INCOMPLETE): "rst cl-short chunk-no-end",
+        (BAD, Verdict.INCOMPLETE): "rst cl-short chunk-no-end eof-cut",
         (BAD, Verdict.TOO_WORDY): "many-headers huge-header endless-headers endless-header endless-folds 1xx-flood "
         "many-1xx chunk-ext tiny-chunks trailer-bomb chunk-exts",
         (BAD, Verdict.TOO_SLOW): "slow-head slow-body slow-headers 1xx-slow",
@@ -311,6 +314,18 @@ def _answers() -> Iterator[Case]:
     for (expect, verdict), paths in outcomes.items():
         for path in paths.split():
             yield _answer(f"/{path}", expect, verdict)
+
+
+def _floods() -> Iterator[Case]:
+    zone = {"flood.lab.example": {"A": [hosts.FLOOD]}}
+    for path in BURSTS:
+        verdict = (
+            Verdict.INCOMPLETE if path in ("/empty-records", "/warnings") else Verdict.TOO_WORDY
+        )  # OpenSSL ends it
+        yield _case("flood", f"https://flood.lab.example{path}", BAD, verdict, path, zone)
+    for name in PLAIN_FLOODS:
+        zone = {"flood.lab.example": {"A": [hosts.PLAIN_FLOOD_HOSTS[name]]}}
+        yield _case("flood", "https://flood.lab.example/", BAD, Verdict.TLS_FAILED, name, zone)
 
 
 def more_cases() -> list[Case]:
@@ -329,6 +344,7 @@ def more_cases() -> list[Case]:
             _redirects,
             _tls,
             _answers,
+            _floods,
         )
         for case in make()
     ]

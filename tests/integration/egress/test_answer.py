@@ -15,7 +15,17 @@ from tests.integration.egress.behaviours import BEHAVIOURS, LARGEST, Gone
 TARGET = Target("ok.lab.example", 443, "/")
 # After the end of an image nothing is waited for, so only what comes with it is seen.
 DEPEND_ON_PIECES = {"/long", "/two-answers", "/second-later"}
-WITHOUT_END = {"/silent", "/stall", "/rst", "/slow-head", "/slow-body", "/slow-headers", "/1xx-slow"}
+WITHOUT_END = {
+    "/eof-cut",
+    "/length-cut",
+    "/silent",
+    "/stall",
+    "/rst",
+    "/slow-head",
+    "/slow-body",
+    "/slow-headers",
+    "/1xx-slow",
+}
 PATHS = sorted(path for path in BEHAVIOURS if path not in DEPEND_ON_PIECES | WITHOUT_END)
 
 

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 import uvloop
 
+from node.images import address
+from node.images.dial import choose_addresses
 from node.images.fetch import EgressGuard
+from node.images.route import Route
 from node.images.url import Target
 from node.images.verdict import EgressRefused, Verdict
 from tests.integration.egress.behaviours import PNG
@@ -96,12 +99,16 @@ async def test_names_of_the_hosts_file_are_unknown(lab: Lab, guard: EgressGuard,
 # The last look.
 
 
+async def note(count: int) -> None:
+    """Bytes are free."""
+
+
 @pytest.mark.parametrize("addresses", [["127.0.0.9"], ["127.0.0.1", "127.0.0.9"], ["::1"]])
 async def test_an_address_that_slipped_through_is_refused_when_it_is_dialled(
     guard: EgressGuard, lab: Lab, addresses: list[str], dialled: list[str]
 ) -> None:
     async def connect() -> None:
-        async with guard._dialer.connected(Target("ok.lab.example", lab.port, "/"), addresses):
+        async with guard._dialer.connected(Target("ok.lab.example", lab.port, "/"), addresses, note):
             pass
 
     assert (await refusal(connect())).verdict is Verdict.LOOPBACK
@@ -112,9 +119,51 @@ async def test_beside_a_bad_address_only_the_good_one_is_dialled(
     guard: EgressGuard, lab: Lab, dialled: list[str]
 ) -> None:
     for addresses in (["127.0.0.9", GOOD], [GOOD, "127.0.0.9"], ["::1", GOOD]):
-        async with guard._dialer.connected(Target("ok.lab.example", lab.port, "/"), addresses):
+        async with guard._dialer.connected(Target("ok.lab.example", lab.port, "/"), addresses, note):
             pass
     assert set(dialled) == {GOOD}
+
+
+async def test_four_addresses_of_a_name_are_tried_and_no_more(
+    lab: Lab, guard: EgressGuard, at: At, dialled: list[str]
+) -> None:
+    url = at("/ok.png")
+    dead = [f"127.0.7.{number}" for number in range(201, 216)]
+    lab.names.resolver.load({"ok.lab.example": {"A": [*dead, GOOD]}})
+    assert (await refusal(fetch_one(guard, url))).verdict is Verdict.UNREACHABLE
+    assert dialled == dead[:4]
+    lab.names.resolver.load({"ok.lab.example": {"A": [*dead[:3], GOOD, *dead[3:]]}})
+    assert await fetch_one(guard, url) == PNG
+
+
+@pytest.mark.parametrize(
+    ("addresses", "chosen"),
+    [
+        ("1 2 3 4 5", "1 2 3 4"),
+        ("1 2 3 a: b: c:", "1 a: 2 b:"),
+        ("1 a: b: c: d:", "1 a: b: c:"),
+        ("1 2 3 4 5 a:", "1 a: 2 3"),
+        ("a:", "a:"),
+    ],
+)
+def test_both_families_have_their_turn(addresses: str, chosen: str) -> None:
+    assert choose_addresses(addresses.split()) == chosen.split()
+
+
+async def test_an_address_without_a_way_is_left_out_and_refuses_nothing(
+    lab: Lab, guard: EgressGuard, at: At, dialled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where there is no IPv6. Its own or a private address beside it still would."""
+    monkeypatch.setattr(address, "find_route", lambda address: Route.NOWHERE)
+    url = at("/ok.png")
+    lab.names.resolver.load({"ok.lab.example": {"A": [GOOD], "AAAA": ["2600::1"]}})
+    assert await fetch_one(guard, url) == PNG
+    assert dialled == [GOOD]
+    lab.names.resolver.load({"ok.lab.example": {"AAAA": ["2600::1"]}})
+    assert (await refusal(fetch_one(guard, url))).verdict is Verdict.UNREACHABLE
+    lab.names.resolver.load({"ok.lab.example": {"A": ["10.0.0.1"], "AAAA": ["2600::1"]}})
+    assert (await refusal(fetch_one(guard, url))).verdict is Verdict.PRIVATE
+    assert dialled == [GOOD]
 
 
 async def test_denied_networks_win_over_allowed_ones(lab: Lab, at: At) -> None:

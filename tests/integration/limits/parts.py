@@ -20,12 +20,11 @@ from node.limits.limiter import Admitted, Hold, Limits, Progress, Settlement, Sp
 from node.limits.prices import Price
 from node.limits.redis_limiter import RedisLimiter
 from node.limits.store import Store
-from shared.cli.dev.redis_server import prepare_redis
 from shared.ids import new_record_id, new_request_id
 from shared.redis import connect_redis
 from shared.request_log import RequestLog
 from shared.usage import UsageReader
-from tests.redis_server import _wait_until_up
+from tests.redis_server import as_user, prepare, url_of, wait_until_up
 
 MODEL = "b3os/test"
 PRICE = Price(3, 15)
@@ -50,18 +49,37 @@ class Clock:
 
 @dataclass(slots=True)
 class World:
-    """Two nodes on one Redis, and an organization that no other test has."""
+    """Two nodes on one Redis, and an organization that no other test has. Each client is another user's.
+
+    Attributes:
+        redis: for what a test looks at and breaks.
+    """
 
     redis: Redis
+    node_redis: Redis
+    edge_redis: Redis
     clock: Clock = field(default_factory=Clock)
     org: str = field(default_factory=lambda: new_record_id("org"))
     stores: list[Store] = field(default_factory=list)
     _turn: Iterator[int] = field(default_factory=itertools.count)
 
+    @classmethod
+    def at(cls, url: str, **options: Any) -> World:
+        """On this server, with clients of its own."""
+        operator, node, edge = (connect_redis(as_user(user, url)) for user in ("operator", "node", "edge"))
+        return cls(operator, node, edge, **options)
+
+    async def aclose(self) -> None:
+        """Nothing of it is left."""
+        for store in self.stores:
+            await store.aclose()
+        for redis in (self.redis, self.node_redis, self.edge_redis):
+            await redis.aclose()
+
     def limiter(self) -> RedisLimiter:
         """One of the two, in turn."""
         while len(self.stores) < 2:
-            self.stores.append(Store(self.redis))
+            self.stores.append(Store(self.node_redis))
         return RedisLimiter(self.stores[next(self._turn) % 2], clock_ms=self.clock)
 
     def subject(
@@ -86,7 +104,7 @@ class World:
 
     async def spent(self, period: str = "2026-11", key_id: str = "key_1") -> tuple[int, int]:
         """Settled and held."""
-        spent = await UsageReader(self.redis).fetch_spent(self.org, key_id, period)
+        spent = await UsageReader(self.edge_redis).fetch_spent(self.org, key_id, period)
         return spent.settled, spent.held
 
     async def running(self) -> int:
@@ -95,7 +113,7 @@ class World:
 
     @property
     def log(self) -> RequestLog:
-        return RequestLog(self.redis)
+        return RequestLog(self.edge_redis)
 
 
 def hold_of(admission: object) -> Hold:
@@ -111,22 +129,19 @@ def bill(hold: Hold, progress: Progress = EVERYTHING, *, status: int = 200, imag
 
 @contextlib.asynccontextmanager
 async def world_on(url: str, **options: Any) -> AsyncIterator[World]:
-    """With a client of its own."""
-    redis = connect_redis(url)
-    world = World(redis, **options)
+    """While the body runs."""
+    world = World.at(url, **options)
     try:
         yield world
     finally:
-        for store in world.stores:
-            await store.aclose()
-        await redis.aclose()
+        await world.aclose()
 
 
 class MortalRedis:
     """A Redis of a test's own, as `b3os dev` configures it: killed, frozen and started again at will."""
 
     def __init__(self, folder: Path, port: int) -> None:
-        self._command, self.url = prepare_redis(folder, port)
+        self._command, self.url = prepare(folder, port), url_of("node", port)
         self._log = folder / "redis.log"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -134,7 +149,7 @@ class MortalRedis:
         """With what it had on disk."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        _wait_until_up(self.url, self._process)
+        wait_until_up(as_user("operator", self.url), self._process)
 
     def kill(self) -> None:
         """Without a last word."""

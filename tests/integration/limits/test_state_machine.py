@@ -25,7 +25,6 @@ from node.limits import names
 from node.limits.limiter import Admitted, Hold, Limits, Needs, Progress, Renewed, SpendCap
 from node.limits.sweeper import Sweeper
 from shared.org_keys import spend_key
-from shared.redis import connect_redis
 from tests.integration.limits.model import LEASE_MS, Model, periods
 from tests.integration.limits.parts import NOON_MS, PRICE, World, bill
 
@@ -48,7 +47,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.world = World(connect_redis(self.url))
+        self.world = World.at(self.url)
         self.model = Model(self.world.clock, LIMITS, CAP, PRICE.cost_nano_usd)
         self.holds: dict[str, Hold] = {}
         self.admitted_at_ms: list[int] = []
@@ -58,9 +57,7 @@ class Machine(RuleBasedStateMachine):
         return self.runner.run(work)
 
     def teardown(self) -> None:
-        for store in self.world.stores:
-            self.run(store.aclose())
-        self.run(self.world.redis.aclose())
+        self.run(self.world.aclose())
         self.runner.close()
 
     @initialize(seconds=st.sampled_from([0, 3.2, 12 * 3600 - 40]))

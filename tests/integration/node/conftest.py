@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -15,18 +16,21 @@ import pytest
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from node.admission import Admission
 from node.app import build_node_app
 from node.catalog.served import ServedModel
 from node.engine.scripted import ScriptedEngine
 from node.engine.supervisor import Supervisor
 from node.gate import Gate
 from node.images.intake import ImageIntake, open_intake
+from node.limits.opening import open_limits
 from node.settings import NodeSettings
 from shared.http_server import ContractRunner
 from shared.ids import new_request_id
 from shared.node_token import Caller, SigningKey, mint
 from shared.settings import load_settings
 from shared.web import render_anthropic
+from tests.redis_server import as_user
 
 PATH = "/v1/infer/v1/messages"
 KEY = SigningKey("k1", Ed25519PrivateKey.generate())
@@ -67,13 +71,13 @@ Start = Callable[..., Awaitable[Node]]
 
 
 @pytest.fixture
-async def start_node() -> AsyncIterator[Start]:
+async def start_node(redis_url: str, tmp_path: Path) -> AsyncIterator[Start]:
     """Start nodes; `ping_after_s` and `factory` can be chosen. All end with the test."""
     runners: list[web.AppRunner] = []
     held = AsyncExitStack()
     nodes: list[Node] = []
 
-    async def start(*, ping_after_s: float = 10, factory: Any = None) -> Node:
+    async def start(*, ping_after_s: float = 10, factory: Any = None, model: ServedModel = MODEL) -> Node:
         engines: list[ScriptedEngine] = []
 
         async def scripted() -> ScriptedEngine:
@@ -83,8 +87,15 @@ async def start_node() -> AsyncIterator[Start]:
         supervisor = Supervisor(factory or scripted)
         gate = Gate("n1", {"k1": KEY.private.public_key()})
         images = await held.enter_async_context(open_intake(load_settings(NodeSettings, {}, {}).egress))
+        limits = await held.enter_async_context(open_limits(as_user("node", redis_url), tmp_path / "spool", "n1"))
         app = build_node_app(
-            node_id="n1", model=MODEL, gate=gate, images=images, supervisor=supervisor, ping_after_s=ping_after_s
+            node_id="n1",
+            model=model,
+            gate=gate,
+            admission=Admission("n1", model, *limits),
+            images=images,
+            supervisor=supervisor,
+            ping_after_s=ping_after_s,
         )
         runner = ContractRunner(app, render_anthropic)
         await runner.setup()

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import psutil
 import pytest
@@ -33,8 +34,8 @@ asyncio.run(main())
 """
 
 
-def new_pool(*arguments: str, most_waiting: int = 8) -> Pool:
-    return Pool(MODULE, *arguments, most_forks=2, most_waiting=most_waiting, start_s=60)
+def new_pool(*arguments: str, most_waiting: int = 8, answer_s: float = 300) -> Pool:
+    return Pool(MODULE, *arguments, most_forks=2, most_waiting=most_waiting, start_s=60, answer_s=answer_s)
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +81,12 @@ async def test_megabytes_arrive_whole(pool: Pool) -> None:
     assert (await ask(pool, "measure", data)).decode() == expected
     assert await ask(pool, "longest") == bytes(MOST_ANSWER_BYTES)
     assert await ask(pool, "nothing") == b""
+
+
+async def test_text_arrives_as_ascii(pool: Pool) -> None:
+    text = "ab=c" * 700_000 + "\xe9\ud800\u20ac"
+    expected = f"{len(text)} {hashlib.sha256(text.encode('ascii', 'replace')).hexdigest()}"
+    assert (await pool.ask(text, b"#measure", read=bytes)).decode() == expected
 
 
 async def test_many_at_once_get_their_own_answers(pool: Pool) -> None:
@@ -130,6 +137,15 @@ async def test_a_fork_sees_no_descriptor_but_its_own_answer(pool: Pool) -> None:
 
 async def test_an_answer_does_not_grow_beyond_its_bound(pool: Pool) -> None:
     assert await ask(pool, "grow answer") in (b"EPERM", b"EFBIG")
+
+
+async def test_where_memory_ends_a_fork_goes_before_the_node(pool: Pool) -> None:
+    waiting = asyncio.create_task(ask(pool, "wait"))
+    await until(lambda: len(forks_of(pool)) == 1)
+    (fork,) = forks_of(pool)
+    await until(lambda: Path(f"/proc/{fork.pid}/oom_score_adj").read_text().strip() == "1000")
+    waiting.cancel()
+    await gathered([waiting])
 
 
 async def test_without_filters_work_goes_on_bounded_and_the_log_says_so_once(
@@ -261,6 +277,50 @@ async def test_a_killed_zygote_takes_its_forks_along_and_is_replaced() -> None:
     os.kill(pool.pid or 0, signal.SIGKILL)
     with pytest.raises(Gone):  # and no more often, since it may be its fault
         await waiting
+    await pool.close()
+
+
+async def test_a_zygote_that_has_stopped_is_replaced_and_nobody_waits_for_ever(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pool = new_pool(answer_s=1.0)
+    await pool.start()
+    first = pool.pid
+    assert first is not None
+    os.kill(first, signal.SIGSTOP)
+    tasks = [asyncio.create_task(ask(pool, "nothing", payer=payer)) for payer in "abcd"]
+    async with asyncio.timeout(20):
+        results = await gathered(tasks)
+    # Two were at work, one of which noticed; what the others asked is asked again.
+    assert Killed(Outcome.UNABLE) in results
+    assert all(result in (b"", Killed(Outcome.UNABLE)) for result in results)
+    assert await ask(pool, "nothing") == b""
+    assert pool.pid != first
+    await until(lambda: has_ended(first))
+    assert [record.levelname for record in caplog.records if "stopped" in record.message] == ["ERROR"]
+    await pool.close()
+
+
+async def test_who_leaves_a_stopped_zygote_frees_his_place_all_the_same() -> None:
+    pool = new_pool(answer_s=1.0)
+    await pool.start()
+    os.kill(pool.pid or 0, signal.SIGSTOP)
+    tasks = [asyncio.create_task(ask(pool, "nothing")) for _ in range(2)]
+    await asyncio.sleep(0.2)
+    for task in tasks:
+        task.cancel()
+    await gathered(tasks)
+    async with asyncio.timeout(20):
+        assert await ask(pool, "nothing") == b""
+    await pool.close()
+
+
+async def test_a_job_that_takes_its_time_is_no_stopped_zygote() -> None:
+    pool = new_pool("0.3", answer_s=5.0)
+    assert await outcome_of(pool, "wait") is Outcome.LATE
+    first = pool.pid
+    assert await ask(pool, "nothing") == b""
+    assert pool.pid == first
     await pool.close()
 
 

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import os
 import re
+import signal
 import struct
+import time
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -14,8 +19,11 @@ import pytest
 import uvloop
 from PIL import Image
 
+from node.images import decoder as decoder_module
 from node.images.decode import MAX_SIDE, BadImage, NotAnImage
+from node.images.decode_zygote import LIMITS
 from node.images.decoder import ImageDecoder, most_at_once
+from node.images.pixels import NotBase64
 from shared.errors import BACKEND_UNAVAILABLE, ApiError
 from tests.hostile_images import HOSTILE, PNG, RED, RED_SQUARE, Case, filtered_png, flat, saved
 from tests.integration.egress.test_limits import Heartbeat
@@ -128,6 +136,59 @@ def test_many_at_once_are_all_decoded(bench: Bench) -> None:
         return await asyncio.gather(*(bench.decoder.decode(RED_PNG, MAX_SIDE) for _ in range(50)))
 
     assert all(image.getpixel((0, 0)) == RED for image in bench.run(work()))
+
+
+def test_base64_is_read_where_the_file_is(bench: Bench) -> None:
+    text = base64.b64encode(RED_PNG).decode()
+    assert bench.run(bench.decoder.decode(text, MAX_SIDE)).getpixel((0, 0)) == RED
+    for wrong in (text[:-1], text[:40] + "!" + text[41:], text + "\n", text[:60] + "\xe9" + text[61:], "!", "iVBO!"):
+        with pytest.raises(NotBase64):
+            bench.run(bench.decoder.decode(wrong, MAX_SIDE))
+    for other in ("", "AAAA" * 10, base64.b64encode(b"%PDF-1.7 and more").decode()):
+        with pytest.raises(NotAnImage):
+            bench.run(bench.decoder.decode(other, MAX_SIDE))
+    with pytest.raises(BadImage):
+        bench.run(bench.decoder.decode(text[:80], MAX_SIDE))
+
+
+def test_megabytes_of_base64_do_not_hold_up_the_loop(bench: Bench) -> None:
+    """Nor other threads: whoever reads base64 in one piece lets nobody else run meanwhile."""
+    text = base64.b64encode(RED_PNG + bytes(9 << 20)).decode()
+
+    async def work() -> float:
+        longest_s = 0.0
+
+        async def beat() -> None:
+            nonlocal longest_s
+            while True:
+                begun = time.perf_counter()
+                await asyncio.sleep(0.001)
+                longest_s = max(longest_s, time.perf_counter() - begun)
+
+        beating = asyncio.create_task(beat())
+        await asyncio.gather(*(bench.decoder.decode(text, MAX_SIDE) for _ in range(6)))
+        beating.cancel()
+        return longest_s
+
+    assert min(bench.run(work()) for _ in range(3)) < 0.05
+
+
+def test_a_process_that_has_stopped_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder_module, "LIMITS", replace(LIMITS, wall_s=-4.0))
+
+    async def work() -> None:
+        decoder = ImageDecoder()
+        await decoder.start()
+        os.kill(decoder.pid or 0, signal.SIGSTOP)
+        with pytest.raises(ApiError) as caught:
+            await decoder.decode(RED_PNG, MAX_SIDE)
+        assert caught.value.condition is BACKEND_UNAVAILABLE
+        assert caught.value.retry_after_s == 5
+        assert (await decoder.decode(RED_PNG, MAX_SIDE)).getpixel((0, 0)) == RED
+        await decoder.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work())
 
 
 def test_who_is_cancelled_has_the_decoding_stopped(bench: Bench) -> None:

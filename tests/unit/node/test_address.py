@@ -18,20 +18,21 @@ from node.images.address import (
     IPV6_TABLE,
     AddressRules,
     classify_address,
-    is_own,
 )
+from node.images.route import Route, find_route
 from node.images.verdict import PASSING, Verdict
 
 PRODUCTION = AddressRules()
 PUBLIC = "1.1.1.1 8.8.8.8 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0 168.63.129.15 "
 PUBLIC += "168.63.129.17 169.253.255.255 169.255.0.0 172.15.255.255 172.32.0.0 192.0.1.0 192.167.255.255 192.169.0.0 "
+PUBLIC += "161.25.255.255 161.27.0.0 166.7.255.255 166.12.0.0 199.36.153.3 199.36.153.12 "
 PUBLIC += "198.17.255.255 198.20.0.0 223.255.255.255 2001:200::1 2001:4860:4860::8888 2606:4700::1111 2a00:1450::1 "
 PUBLIC += "2003::1 2620:4f:8001::1 2620:4f:7fff::1 3fff:1000::1 2400::5efe 3ffd:ffff::1"
 
 
 @pytest.mark.parametrize("text", PUBLIC.split())
 def test_public_addresses_pass(text: str) -> None:
-    assert PRODUCTION.judge(text) is Verdict.PUBLIC_ADDRESS
+    assert classify_address(ip_address(text)) is Verdict.PUBLIC_ADDRESS
 
 
 @pytest.mark.parametrize("network", [*IPV4_TABLE, *IPV6_TABLE], ids=str)
@@ -117,14 +118,26 @@ def own_addresses() -> list[str]:
 @pytest.mark.parametrize("text", own_addresses())
 def test_every_address_of_this_machine_is_its_own(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if the tables would let it pass, as they do on a machine with a public address."""
-    assert is_own(ip_address(text))
+    assert find_route(ip_address(text)) is Route.HERE
     monkeypatch.setattr(addresses, "classify_address", lambda address: Verdict.PUBLIC_ADDRESS)
     assert PRODUCTION.judge(text) is Verdict.OWN_ADDRESS
 
 
-def test_another_machines_address_is_not_ours() -> None:
-    for text in ("1.1.1.1", "2606:4700::1111", "9.9.9.9"):
-        assert not is_own(ip_address(text))
+@pytest.mark.parametrize(
+    ("route", "verdict"),
+    [
+        (Route.OUT, Verdict.PUBLIC_ADDRESS),
+        (Route.NOWHERE, Verdict.NO_ROUTE),
+        (Route.HERE, Verdict.OWN_ADDRESS),
+    ],
+)
+def test_a_public_address_passes_by_its_route(
+    route: Route, verdict: Verdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addresses, "find_route", lambda address: route)
+    assert PRODUCTION.judge("1.1.1.1") is verdict
+    assert PRODUCTION.judge("10.0.0.1") is Verdict.PRIVATE
+    assert (verdict in PASSING) == (route is Route.OUT)
 
 
 def test_a_kernel_that_cannot_say_lets_nothing_pass(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,21 @@ import pytest
 from PIL import Image
 
 from node.images.decode import MAX_SIDE, MAX_SOURCE_SIDE, BadImage, Flaw, NotAnImage, decode_image
-from tests.hostile_images import clear_palette, deep_colour_with_transparent_red, deep_grey, flat, jpeg, scan_bomb
+from tests.hostile_images import (
+    behind_soi,
+    chunk,
+    clear_palette,
+    deep_colour_with_transparent_red,
+    deep_grey,
+    exif,
+    flat,
+    gif,
+    gif_frame,
+    jpeg,
+    scan_bomb,
+    segment,
+    with_chunk,
+)
 
 RED = (255, 0, 0)
 
@@ -175,6 +189,55 @@ def test_every_turn_brings_the_marked_corner_where_it_belongs(orientation: int) 
     corners = {1: (0, 0), 2: (1, 0), 3: (1, 1), 4: (0, 1), 5: (0, 0), 6: (1, 0), 7: (1, 1), 8: (0, 1)}
     across, down = corners[orientation]
     assert turned.getpixel((across * (turned.width - 1), down * (turned.height - 1))) == RED
+
+
+XMP = (
+    b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">'
+    b'<rdf:Description xmlns:tiff="http://ns.adobe.com/tiff/1.0/" tiff:Orientation="3"/></rdf:RDF></x:xmpmeta>'
+)
+UPSIDE_DOWN = exif((0x0112, 3, 1, 3))[4:]  # without marker and length
+
+
+def left_is_red(data: bytes) -> bool:
+    """Of a picture that is red on the left and blue on the right; else it is turned."""
+    red, _, blue = decode_image(data).getpixel((2, 2))  # type: ignore[misc]
+    return bool(red > blue)
+
+
+def red_and_blue() -> Image.Image:
+    image = Image.new("RGB", (32, 16), (0, 0, 255))
+    image.paste(RED, (0, 0, 16, 16))
+    return image
+
+
+@pytest.mark.parametrize(
+    ("data", "is_followed"),
+    [
+        (encode(red_and_blue(), "JPEG", exif=UPSIDE_DOWN), True),
+        (encode(red_and_blue(), "PNG", exif=UPSIDE_DOWN), True),
+        (encode(red_and_blue(), "WEBP", exif=UPSIDE_DOWN), False),
+        (behind_soi(segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0" + XMP), encode(red_and_blue(), "JPEG")), False),
+        (with_chunk(chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + XMP), encode(red_and_blue(), "PNG")), False),
+        (
+            with_chunk(
+                chunk(b"tEXt", b"Raw profile type exif\0\nexif\n99\n" + UPSIDE_DOWN.hex().encode()),
+                encode(red_and_blue(), "PNG"),
+            ),
+            False,
+        ),
+        (encode(red_and_blue(), "WEBP", xmp=XMP), False),
+        (encode(red_and_blue(), "PNG")[:-12] + chunk(b"eXIf", UPSIDE_DOWN[6:]) + chunk(b"IEND"), False),
+    ],
+    ids=["JPEG", "PNG", "WebP", "JPEG's XMP", "PNG's XMP", "PNG's text", "WebP's XMP", "PNG behind its pixels"],
+)
+def test_a_turn_is_followed_where_browsers_follow_it(data: bytes, is_followed: bool) -> None:
+    assert left_is_red(data) is not is_followed
+
+
+def test_a_gif_is_clear_around_its_first_frame() -> None:
+    image = decode_image(gif(8, 8, gif_frame(1, 1, 3) + b";"))
+    assert image.getpixel((3, 0)) == RED
+    assert {image.getpixel((x, y)) for x in range(8) for y in range(8) if (x, y) != (3, 0)} == {(255, 255, 255)}
 
 
 def test_every_flaw_has_words_for_the_sender() -> None:

@@ -10,13 +10,31 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from node.images.decode import BadImage, Flaw, NotAnImage
-from node.images.pixels import most_answer_bytes, read_image, read_order, write_failure, write_image, write_order_head
+from node.images.pixels import (
+    NotBase64,
+    most_answer_bytes,
+    read_image,
+    read_order,
+    write_failure,
+    write_image,
+    write_order_head,
+)
 
 SIDE = 16
 
 
 def test_an_order_comes_as_it_was_sent() -> None:
     assert read_order(write_order_head(2048) + b"file") == (2048, b"file")
+    assert read_order(write_order_head(9, is_base64=True) + b"ZmlsZQ==") == (9, b"file")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Z", "ZmlsZQ", "ZmlsZQ=", "Zmls\nZQ==", "ZmlsZQ==ZmlsZQ==", "ZmlsZQ== ", "Zm_s", "=", "Zm?s", "ZmlsZQ==="],
+)
+def test_what_is_not_quite_base64_is_none(text: str) -> None:
+    with pytest.raises(NotBase64):
+        read_order(write_order_head(9, is_base64=True) + text.encode())
 
 
 def test_an_image_comes_as_it_was_sent() -> None:
@@ -37,6 +55,11 @@ def test_each_flaw_comes_as_it_was_sent(flaw: Flaw) -> None:
 def test_not_an_image_comes_as_it_was_sent() -> None:
     with pytest.raises(NotAnImage):
         read_image(write_failure(NotAnImage()), SIDE)
+
+
+def test_not_base64_comes_as_it_was_sent() -> None:
+    with pytest.raises(NotBase64):
+        read_image(write_failure(NotBase64()), SIDE)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +84,6 @@ def test_an_answer_that_lies_is_a_damaged_image(answer: bytes) -> None:
 def test_no_answer_does_more_than_fail(answer: bytes) -> None:
     try:
         image = read_image(answer, SIDE)
-    except (NotAnImage, BadImage):
+    except (NotBase64, NotAnImage, BadImage):
         return
     assert len(answer) == 9 + 3 * image.width * image.height

@@ -1,0 +1,157 @@
+"""A request's way through the limits: let in with an estimate, made exact once it is rendered, paid for when it ends.
+
+Decides what is reserved for which request, and that refused ones are logged. Must not know how limits are counted,
+nor how a request is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+
+from node.catalog.served import ServedModel
+from node.images.intake import walk_images
+from node.limits.bill import Ending, build_refused
+from node.limits.estimate import Claim, estimated_claim, exact_claim
+from node.limits.limiter import Needs, Subject
+from node.limits.prices import Price
+from node.limits.refusals import RefusalLog
+from node.limits.rules import build_subject
+from node.limits.settlement import Desk, Reservation
+from node.limits.told import build_headers, build_refusal, require_adjusted, require_charged
+from node.wire.request import MessagesRequest
+from shared.errors import ApiError
+from shared.node_token import Caller
+from shared.web import RequestContext
+
+CHARGE_BYTES = 262_144
+"""Bytes of images are charged in such pieces: each is a write that Redis puts on its disk before it answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Lets requests in, for one node and its model."""
+
+    node_id: str
+    model: ServedModel
+    desk: Desk
+    refusals: RefusalLog
+
+    def subject_of(self, caller: Caller, context: RequestContext) -> Subject:
+        """Who asks, by which rules.
+
+        Raises:
+            ValueError: the edge sent a rule that is not known here.
+        """
+        price = Price(self.model.input_nano_usd_per_token, self.model.output_nano_usd_per_token)
+        return build_subject(caller, context.request_id, model=self.model.served_id, node=self.node_id, price=price)
+
+    @contextmanager
+    def noting(self, subject: Subject, context: RequestContext) -> Iterator[None]:
+        """Log what is refused before it is let in; an admitted request has its entry anyway."""
+        try:
+            yield
+        except ApiError as error:
+            phases = {name: round(ms, 2) for name, ms in context.phases.durations_ms.items()}
+            total_ms = round(context.phases.elapsed_ms(), 2)
+            condition = error.condition
+            ending = Ending("refused", condition.status, condition.code, total_ms=total_ms, phases_ms=phases)
+            self.refusals.note(subject.org, build_refused(subject, ending))
+            raise
+
+    async def open(self, subject: Subject, context: RequestContext, order: Order) -> Ticket:
+        """Reserve for what a request may need at most; what comes back is to be entered at once.
+
+        Raises:
+            ApiError: a limit or the key's cap stands against it, or limits can't be checked.
+        """
+        limit = subject.limits.tokens_per_minute
+        claim = estimated_claim(order.text_bytes, order.max_tokens, order.window, limit) if order.max_tokens else None
+        with context.phases.measure("admission"):
+            opened = await self.desk.open(subject, _needs(subject, claim), context.phases)
+        if not isinstance(opened, Reservation):
+            raise build_refusal(opened, subject)
+        context.headers |= build_headers(opened.admitted)
+        return Ticket(opened, subject, order)
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is asked for.
+
+    Attributes:
+        text_bytes: of the body without its images. window: of the model, in tokens.
+        max_tokens: of the answer; 0 where only a count is asked for, which is free and counts as a request.
+    """
+
+    text_bytes: int
+    max_tokens: int
+    window: int
+
+    @classmethod
+    def of(cls, message: MessagesRequest, body_bytes: int, window: int, *, is_count: bool = False) -> Order:
+        """What a message asks for."""
+        blocks = (block for _, block in walk_images(message))
+        sent = sum(len(block.source.data) for block in blocks if block.source.type == "base64")
+        return cls(body_bytes - sent, 0 if is_count else message.max_tokens, window)
+
+
+class Ticket:
+    """An admitted request: a context around all that is done for it, and the meter of its images."""
+
+    def __init__(self, reservation: Reservation, subject: Subject, order: Order) -> None:
+        self.reservation, self.subject = reservation, subject
+        self._order = order
+        self._uncharged_bytes = 0
+
+    async def __aenter__(self) -> Ticket:
+        await self.reservation.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Settled, whatever happened."""
+        await self.reservation.__aexit__(kind, error, traceback)
+
+    @property
+    def payer(self) -> str:
+        """Whose share of the node's workers it takes."""
+        return self.subject.org
+
+    async def charge(self, count: int) -> None:
+        """Bytes of a remote image have arrived. Before the first one, a fetch is charged one, which asks for leave.
+
+        Raises:
+            ApiError: there were too many in this minute.
+        """
+        self._uncharged_bytes += count or 1
+        if not count or self._uncharged_bytes >= CHARGE_BYTES:
+            await self.charge_rest()
+
+    async def charge_rest(self) -> None:
+        """Bytes that have arrived and aren't charged yet.
+
+        Raises:
+            ApiError: as `charge`.
+        """
+        count, self._uncharged_bytes = self._uncharged_bytes, 0
+        if count:
+            require_charged(await self.reservation.charge_images(count), self.subject)
+
+    async def adjust(self, prompt_tokens: int) -> None:
+        """Reserve what the rendered prompt needs.
+
+        Raises:
+            ApiError: that is more than there is left.
+        """
+        claim = exact_claim(prompt_tokens, self._order.max_tokens, self._order.window)
+        require_adjusted(await self.reservation.adjust(_needs(self.subject, claim)), self.subject)
+
+
+def _needs(subject: Subject, claim: Claim | None) -> Needs:
+    if claim is None:
+        return Needs()
+    return Needs(claim.tokens, subject.price.cost_nano_usd(claim.input_tokens, claim.output_tokens))

@@ -1,0 +1,52 @@
+"""The limits of a node as a whole, from Redis to the desk.
+
+Decides the order in which they start and end: what is being settled ends before what it needs. Must not know what is
+asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from node.limits.books import Books
+from node.limits.redis_limiter import RedisLimiter
+from node.limits.refusals import RefusalLog
+from node.limits.settlement import Desk
+from node.limits.spool import Spool
+from node.limits.store import Store
+from node.limits.sweeper import Sweeper
+from shared.redis import connect_redis
+from shared.redis_durability import Durability
+
+
+@asynccontextmanager
+async def open_limits(redis_url: str, spool: Path, node_id: str) -> AsyncIterator[tuple[Desk, RefusalLog]]:
+    """Where requests are let in and paid for, and where refused ones are noted.
+
+    Args:
+        spool: the folder for bills that Redis could not take; the next process of this node goes on with them.
+
+    Raises:
+        SettingsError: the URL has options that redis-py does not know.
+    """
+    redis = connect_redis(redis_url)
+    store = Store(redis)
+    limiter = RedisLimiter(store)
+    books = Books(limiter, Spool(spool), until_back=store.breaker.wait_until_closed)
+    desk, refusals = Desk(limiter, books), RefusalLog(limiter)
+    try:
+        async with (
+            books.replaying(),
+            Sweeper(store, limiter, node_id).sweeping(),
+            refusals.writing(),
+            Durability(redis).watching(),
+        ):
+            try:
+                yield desk, refusals
+            finally:
+                await desk.aclose()
+    finally:
+        await store.aclose()
+        await redis.aclose()
