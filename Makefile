@@ -3,7 +3,7 @@ EXTRA ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
 BIN := .venv/bin
 READY := .venv/ready-$(EXTRA)
 
-.PHONY: help run test check fmt bench bench-node clean
+.PHONY: help run test check fmt bench bench-edge bench-node clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -13,7 +13,7 @@ run: $(READY) ## set up what is missing, then run the whole service here (Ctrl-C
 	@exec $(BIN)/b3os dev --with-parent $(ARGS)
 
 test: $(READY) ## the whole test suite, on a real Redis and the real small model
-	@$(BIN)/b3os models prepare
+	@$(BIN)/b3os node models prepare
 	$(BIN)/pytest
 
 check: $(READY) ## lint, format and types
@@ -30,6 +30,9 @@ bench: $(READY) ## what the edge adds, and what it weighs
 
 bench-node: $(READY) ## what the node costs per token, and how it serves a model, beside vLLM's own server
 	$(BIN)/python -m tests.bench.node
+
+bench-edge: $(READY) ## what the edge costs per request and event, beside the bare node and LiteLLM's proxy
+	$(BIN)/python -m tests.bench.edge
 
 clean: ## remove the virtual environment, caches and the development state (.b3os, models included)
 	rm -rf .venv .b3os .mypy_cache .ruff_cache .pytest_cache .hypothesis

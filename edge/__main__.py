@@ -47,7 +47,7 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
             Site(build_operator_app(readiness.check), render_problem, edge.operator_host, edge.operator_port),
             Site(build_edge_app(proxy, identity), render_openai, edge.host, edge.port),
         ]
-        async with serving(sites, drain_s=edge.drain_s):
+        async with readiness.durability.watching(), serving(sites, drain_s=edge.drain_s):
             await wait_for_stop(readiness.stop)
 
 

@@ -17,9 +17,11 @@ from edge.auth.invalidations import Invalidations
 from edge.auth.store import StoreUnavailable
 from edge.identity import IdentityParts
 from edge.openapi import load_documents
+from edge.pages.served import load_pages
 from edge.proxy import Proxy
 from edge.routing import NodeDirectory
 from shared.errors import NODE_UNAVAILABLE, ApiError
+from shared.redis_durability import Durability
 from shared.web import Handler, Render, build_app, render_openai, render_problem
 
 PREFIX = "/v1/infer"
@@ -45,6 +47,9 @@ def build_edge_app(proxy: Proxy, identity: IdentityParts) -> web.Application:
         ("POST", "/v1/keys", keys.create_key),
         ("GET", "/v1/keys", keys.list_keys),
         ("DELETE", "/v1/keys/{id}", keys.revoke_key),
+        ("GET", "/v1/requests", identity.requests.list_requests),
+        ("GET", "/v1/requests/{id}", identity.requests.show_request),
+        ("GET", "/v1/usage", identity.usage.show_usage),
         ("POST", "/v1/auth/login", auth.log_in),
         ("POST", "/v1/auth/logout", auth.log_out),
         ("GET", "/v1/auth/session", auth.show_session),
@@ -58,6 +63,8 @@ def build_edge_app(proxy: Proxy, identity: IdentityParts) -> web.Application:
         app.router.add_route(method, path, _answering(handler))
     for path, document in load_documents().items():
         app.router.add_get(path, document.serve, allow_head=False)
+    for path, file in load_pages(identity.hosts).items():
+        app.router.add_get(path, file.serve, allow_head=False)
     return app
 
 
@@ -93,6 +100,7 @@ class EdgeReadiness:
         self._invalidations = invalidations
         self._directory = directory
         self._is_stopping = False
+        self.durability = Durability(redis)
 
     def stop(self) -> None:
         """Tell load balancers to send nothing more."""
@@ -104,6 +112,7 @@ class EdgeReadiness:
         redis_answers = self._invalidations.is_connected or await self._ping()
         facts = {
             "redis": redis_answers,
+            "redis_risks": self.durability.risks,
             "invalidations": self._invalidations.is_connected,
             "nodes": nodes,
             "stopping": self._is_stopping,

@@ -1,37 +1,28 @@
-"""`b3os edge` and `b3os keys`, for operators on the machine, and what their other commands share.
+"""`b3os edge`, for operators on the machine, and what their commands under `b3os admin` share.
 
-Decides how the commands read and what they print. Must not know how keys are stored or signed.
+Decides how the commands read and what they print. Must not know how keys are signed, nor what is stored.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from edge.auth.credentials import mint_credential
-from edge.auth.key_store import KeyRecord, RedisKeyStore, is_name
-from edge.auth.scopes import INFERENCE_SCOPES, SCOPES, order_scopes
+from edge.auth.key_store import is_name
 from edge.auth.store import RecordExists, UnknownRecord
 from edge.settings import StoreSettings
 from edge.signing import BadSigningKey, create_key_files
-from edge.times import iso
-from shared.ids import new_record_id
 from shared.redis import connect_redis
 from shared.settings import config_tables, load_settings
 
 T = TypeVar("T")
-DAY_S = 86_400
-MAX_LABEL = 100
 
 
 @click.group(invoke_without_command=True)
@@ -55,102 +46,12 @@ def keygen(private_path: Path, public_path: Path) -> None:
         raise click.ClickException(str(error)) from None
 
 
-@click.group()
-def keys() -> None:
-    """Create, list and revoke API keys, straight in Redis."""
-
-
 def check_name(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
     """Callback of an option that names an organization or a project."""
     del context, parameter
     if value is not None and not is_name(value):
         raise click.BadParameter("use 1 to 63 of a-z, 0-9, _ and -, and begin with a letter or digit")
     return value
-
-
-def check_label(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Callback of an option that people read."""
-    del context, parameter
-    if not (value.isprintable() and 1 <= len(value) <= MAX_LABEL):
-        raise click.BadParameter(f"use 1 to {MAX_LABEL} printable characters")
-    return value
-
-
-@dataclass(frozen=True, slots=True)
-class NewKey:
-    """What `keys create` was asked for."""
-
-    org: str
-    project: str
-    name: str
-    scopes: tuple[str, ...]
-    expires_in_days: int | None
-
-
-@keys.command()
-@click.option("--org", required=True, callback=check_name)
-@click.option("--project", required=True, callback=check_name)
-@click.option("--name", required=True, callback=check_label, help="What the key is for; shown in lists.")
-@click.option(
-    "--scope", "scopes", multiple=True, type=click.Choice(SCOPES), help="Repeatable; those of inference without it."
-)
-@click.option("--expires-in-days", type=click.IntRange(1, 3650))
-@click.option("--create-missing", is_flag=True, help="Create the organization and the project if there are none.")
-@click.option("--json", "as_json", is_flag=True)
-def create(create_missing: bool, as_json: bool, **asked: Any) -> None:
-    """Create a key and print it, once."""
-    record, token = _on_store(lambda store: _create(store, NewKey(**asked), create_missing))
-    if as_json:
-        facts = _facts(record)
-        wanted = ("org", "project", "name", "scopes", "expires_at")
-        click.echo(json.dumps({"id": record.id, "key": token, **{name: facts[name] for name in wanted}}))
-        return
-    click.echo(token)
-    click.echo(f"This is {record.id}. Keep it now: only its hash is stored, and it is not shown again.", err=True)
-
-
-async def _create(store: RedisKeyStore, new: NewKey, create_missing: bool) -> tuple[KeyRecord, str]:
-    credential = mint_credential()
-    now_s = int(time.time())
-    record = KeyRecord(
-        id=new_record_id("key"),
-        kind=credential.kind,
-        org=new.org,
-        project=new.project,
-        name=new.name,
-        scopes=order_scopes(new.scopes) or INFERENCE_SCOPES,
-        status="active",
-        hint=credential.hint,
-        created_at_s=now_s,
-        expires_at_s=None if new.expires_in_days is None else now_s + new.expires_in_days * DAY_S,
-    )
-    await store.create_key(credential.digest, record, create_missing=create_missing)
-    return record, credential.token
-
-
-@keys.command("list")
-@click.option("--org", callback=check_name)
-@click.option("--json", "as_json", is_flag=True)
-def list_(org: str | None, as_json: bool) -> None:
-    """List keys; of each secret, the first four characters."""
-    records = [_facts(record) for record in _on_store(lambda store: store.list_keys(org))]
-    if as_json:
-        click.echo(json.dumps(records))
-        return
-    for facts in records:
-        shown = (facts["id"], facts["hint"] + "…", facts["status"], f"{facts['org']}/{facts['project']}")
-        click.echo("  ".join((*shown, ",".join(facts["scopes"]), facts["expires_at"] or "never", facts["name"])))
-
-
-@keys.command()
-@click.argument("key_id")
-def revoke(key_id: str) -> None:
-    """Revoke a key for good; every edge refuses it within a second."""
-    click.echo(f"revoked {_on_store(lambda store: store.revoke_key(key_id)).record.id}")
-
-
-def _on_store(work: Callable[[RedisKeyStore], Awaitable[T]]) -> T:
-    return on_redis(lambda redis: work(RedisKeyStore(redis)))
 
 
 def on_redis(work: Callable[[Redis], Awaitable[T]]) -> T:
@@ -170,17 +71,3 @@ def on_redis(work: Callable[[Redis], Awaitable[T]]) -> T:
         raise click.ClickException(f"{error}") from None
     except (RedisError, OSError):  # their texts may hold the URL, and so its password
         raise click.ClickException("Redis does not answer as expected; B3OS_REDIS_URL says where it is") from None
-
-
-def _facts(record: KeyRecord) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "org": record.org,
-        "project": record.project,
-        "name": record.name,
-        "scopes": list(record.scopes),
-        "status": record.status,
-        "hint": record.hint,
-        "created_at": iso(record.created_at_s),
-        "expires_at": None if record.expires_at_s is None else iso(record.expires_at_s),
-    }

@@ -14,6 +14,8 @@ from redis.asyncio import Redis
 from edge.api.auth import AuthRoutes
 from edge.api.device import DeviceRoutes
 from edge.api.keys import KeyRoutes
+from edge.api.requests import RequestRoutes
+from edge.api.usage import UsageRoutes
 from edge.auth.accounts import RedisAccounts
 from edge.auth.authenticate import Authenticator
 from edge.auth.cache import RecordCache
@@ -26,6 +28,8 @@ from edge.auth.login import Login
 from edge.auth.passwords import Passwords
 from edge.auth.sessions import RedisSessions, SessionRecord
 from edge.settings import EdgeSection
+from shared.request_log import RequestLog
+from shared.usage import UsageReader
 
 UNKNOWN_WINDOW_S = 60
 
@@ -39,8 +43,11 @@ class IdentityParts:
     keys: KeyRoutes
     auth: AuthRoutes
     device: DeviceRoutes
+    requests: RequestRoutes
+    usage: UsageRoutes
     key_cache: RecordCache[KeyRecord]
     session_cache: RecordCache[SessionRecord]
+    hosts: Hosts
 
 
 @contextlib.asynccontextmanager
@@ -76,9 +83,12 @@ async def opened_identity(
         wall_clock,
         trusted_proxies=proxies,
     )
+    requests = RequestRoutes(authenticator, RequestLog(redis, wall_clock))
+    usage = UsageRoutes(authenticator, UsageReader(redis), wall_clock)
     invalidations = Invalidations(redis, key_cache, session_cache)
     try:
         async with invalidations.following():
-            yield IdentityParts(authenticator, invalidations, keys, auth, device, key_cache, session_cache)
+            parts = (authenticator, invalidations, keys, auth, device, requests, usage, key_cache, session_cache)
+            yield IdentityParts(*parts, hosts)
     finally:
         passwords.close()

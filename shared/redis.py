@@ -54,5 +54,6 @@ def _pool(url: str, max_connections: int) -> BlockingConnectionPool:
         socket_connect_timeout=0.25,
         retry=Retry(NoBackoff(), 1),
         health_check_interval=0,
+        driver_info=None,  # no CLIENT SETINFO: on 7.0, which lacks it, no ACL can allow it
         decode_responses=True,
     )

@@ -8,7 +8,7 @@ id is unknown here by construction.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, cast
 
@@ -113,11 +113,15 @@ class Page:
 class RequestLog:
     """Reads one store. Redis's errors pass: what they mean is the caller's decision."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, wall_clock: Callable[[], float] = time.time) -> None:
+        """`wall_clock` gives Unix seconds."""
         self._redis = redis
+        self._wall_clock = wall_clock
 
     async def fetch(self, org: str, request_id: str) -> RequestRecord | None:
         """One record of this organization's, or None."""
+        if request_id <= self._oldest_id():  # a refused one may stay longer, while no newer one takes its place
+            return None
         found = await self._fetch_all(org, [request_id])
         return found[0] if found else None
 
@@ -149,12 +153,15 @@ class RequestLog:
     async def _older_ids(self, org: str, cursor: str | None) -> list[str]:
         """A batch of ids below the cursor, of both kinds, newest first."""
         newest = "+" if cursor is None else f"({cursor}"
-        oldest = f"({oldest_id(time.time_ns() // 1_000_000)}"
+        oldest = f"({self._oldest_id()}"
         async with self._redis.pipeline(transaction=False) as reads:
             for name in (record_ids_key(org), refused_ids_key(org)):
                 reads.zrevrangebylex(name, newest, oldest, 0, _BATCH)
             both = cast("list[list[str]]", await reads.execute())
         return sorted({each for ids in both for each in ids}, reverse=True)[:_BATCH]
+
+    def _oldest_id(self) -> str:
+        return oldest_id(int(self._wall_clock() * 1000))
 
     async def _fetch_all(self, org: str, ids: list[str]) -> list[RequestRecord]:
         """The records that are still there, in this order."""

@@ -28,6 +28,7 @@ def dev_scripted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStack]
         "B3OS_EDGE_LOGIN_FAILURES_PER_ADDRESS": "100000",  # all tests fail from one address
         "B3OS_EDGE_LOGIN_FAILURES_PER_ACCOUNT": "100000",
         "B3OS_EDGE_DEVICE_LOGINS_PER_ADDRESS": "100000",
+        "B3OS_MODEL_OUTPUT_NANO_USD_PER_TOKEN": "10",
         "B3OS_EGRESS_NAMESERVERS": '["127.0.0.1:1"]',
     }
     with running_dev(DevCommand(tmp_path_factory.mktemp("dev") / "home"), settings=settings) as stack:

@@ -1,4 +1,4 @@
-"""`b3os admin`, for operators: the first users, organizations, projects and memberships, straight in Redis.
+"""`b3os admin`, for operators: users, organizations, projects, memberships and keys, straight in Redis.
 
 Decides how the commands read and what they print. Must not know how anything is stored. Passwords are asked for or
 read from standard input: what stands on a command line is in the history, and in every list of processes.
@@ -13,18 +13,24 @@ from typing import Any
 
 import click
 
+from edge.admin.keys import keys
 from edge.auth.accounts import Organization, RedisAccounts, User, canonical_email, is_email
 from edge.auth.key_store import RedisKeyStore
 from edge.auth.limits import LIMITS, MAX_LIMIT
 from edge.auth.passwords import MAX_CHARACTERS, MIN_CHARACTERS, hash_password
 from edge.auth.scopes import ROLES
 from edge.cli import check_name, on_redis
+from shared.cli.redis_acl import redis_acl
 from shared.ids import new_record_id
 
 
 @click.group()
 def admin() -> None:
-    """Users, organizations, projects, memberships and limits, straight in Redis."""
+    """Users, organizations, projects, memberships, limits and keys, straight in Redis."""
+
+
+admin.add_command(keys)
+admin.add_command(redis_acl)
 
 
 @admin.group()
@@ -214,7 +220,7 @@ async def _remove_member(accounts: RedisAccounts, organization: str, email: str)
 @admin.command("list")
 @click.option("--json", "as_json", is_flag=True)
 def list_(as_json: bool) -> None:
-    """Everybody and everything but keys, which `b3os keys list` has."""
+    """Everybody and everything but keys, which `b3os admin keys list` has."""
     users, organizations = on_redis(lambda redis: _read_all(RedisAccounts(redis)))
     emails = {each.id: each.email for each in users}
     if as_json:

@@ -35,6 +35,7 @@ from edge.auth.hosts import Hosts, origins_of
 from edge.auth.key_store import KeyRecord, RedisKeyStore
 from edge.auth.scopes import ROLES
 from edge.auth.store import UnknownRecord, answering
+from edge.pages.served import DEVICE_PAGE
 from edge.times import iso
 from shared.errors import (
     ACCESS_DENIED,
@@ -51,7 +52,6 @@ from shared.ids import new_record_id
 from shared.web import CONTEXT, json_response
 
 GRANT = "urn:ietf:params:oauth:grant-type:device_code"
-PAGE = "/device"
 Label = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=PLAIN_TEXT)]
 
 
@@ -254,7 +254,7 @@ class DeviceRoutes:
     def _page_of(self, request: web.Request) -> str:
         """Where a person types the code: under the name that the program used, or the first that people use."""
         host = self._hosts.dashboard_of(request.headers) or self._hosts.first
-        return origins_of(host)[-1] + PAGE
+        return origins_of(host)[-1] + DEVICE_PAGE
 
 
 def _refuse(request: web.Request, error: ApiError) -> web.Response:

@@ -15,8 +15,9 @@ from aiohttp import web
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from edge.api.body import PLAIN_TEXT, Body, invalid, read_json
+from edge.api.caller import identify, org_of
 from edge.api.render import private_json
-from edge.auth.authenticate import KINDS, Authenticator, Identity, KeyIdentity, SessionIdentity
+from edge.auth.authenticate import KINDS, Authenticator, Identity, SessionIdentity
 from edge.auth.cache import RecordCache
 from edge.auth.credentials import Credential, mint_credential
 from edge.auth.key_store import MAX_GENERATIONS, MAX_KEYS, KeyRecord, RedisKeyStore, SpendCap
@@ -25,7 +26,6 @@ from edge.auth.store import UnknownRecord, answering
 from edge.times import iso
 from shared.errors import FORBIDDEN, INVALID_REQUEST, NO_SUCH_RECORD, ApiError
 from shared.ids import new_record_id
-from shared.web import CONTEXT
 
 MAX_LABEL = 100
 MAX_NANO_USD = 9_000_000_000_000_000
@@ -70,12 +70,12 @@ class KeyRoutes:
 
     async def create_key(self, request: web.Request) -> web.Response:
         """`POST /v1/keys`: the one time that a key's secret is told."""
-        identity = await self._identify(request, "keys:write")
+        identity = await identify(self._authenticator, request, "keys:write")
         maker = _maker_of(identity)
         body = await read_json(request, KeyBody)
         scopes = _choose_scopes(body.scopes, identity.record.granted)
         credential = mint_credential()
-        record = self._build_record(body, credential, _org_of(identity), scopes, maker)
+        record = self._build_record(body, credential, org_of(identity), scopes, maker)
         async with answering():
             if not await self._store.make_room(record.org, self._wall_clock()):
                 raise ApiError(INVALID_REQUEST, f"the organization has {MAX_KEYS} keys, and can have no more")
@@ -88,18 +88,18 @@ class KeyRoutes:
 
     async def list_keys(self, request: web.Request) -> web.Response:
         """`GET /v1/keys`: those of the caller's organization, newest first, without secrets."""
-        identity = await self._identify(request, "keys:read")
+        identity = await identify(self._authenticator, request, "keys:read")
         async with answering():
-            records = await self._store.list_keys(_org_of(identity))
+            records = await self._store.list_keys(org_of(identity))
         now_s = self._wall_clock()
         return private_json({"data": [render_key(record, now_s) for record in reversed(records)]})
 
     async def revoke_key(self, request: web.Request) -> web.Response:
         """`DELETE /v1/keys/{id}`: refused by every edge within a second; doing it twice is no fault."""
-        identity = await self._identify(request, "keys:write")
+        identity = await identify(self._authenticator, request, "keys:write")
         key_id = request.match_info["id"]
         try:
-            record = await self._revoke(key_id, _org_of(identity))
+            record = await self._revoke(key_id, org_of(identity))
         except UnknownRecord:
             raise ApiError(NO_SUCH_RECORD, "your organization has no key of this id", param="id") from None
         return private_json(render_key(record, self._wall_clock()))
@@ -114,13 +114,6 @@ class KeyRoutes:
         for digest in revoked.digests:
             self._cache.invalidate(digest)  # without waiting for our own message
         return revoked.record
-
-    async def _identify(self, request: web.Request, scope: str) -> Identity:
-        context = request[CONTEXT]
-        with context.phases.measure("edge_auth"):
-            identity = await self._authenticator.identify(request, scope)
-        context.facts.update(org=identity.record.org, actor=identity.record.id)
-        return identity
 
     def _build_record(
         self, body: KeyBody, credential: Credential, org: str, scopes: tuple[str, ...], maker: _Maker
@@ -180,14 +173,6 @@ def _maker_of(identity: Identity) -> _Maker:
     if identity.record.generation >= MAX_GENERATIONS:
         raise ApiError(FORBIDDEN, f"a key that is {MAX_GENERATIONS - 1} keys away from a person makes no keys")
     return _Maker(parent_digest=identity.digest)
-
-
-def _org_of(identity: Identity) -> str:
-    match identity:
-        case KeyIdentity(record=key):
-            return key.org
-        case SessionIdentity(record=session):
-            return session.org or ""  # one without an organization has no scope, and was refused
 
 
 def _choose_scopes(wanted: tuple[Scope, ...] | None, granted: tuple[str, ...]) -> tuple[str, ...]:

@@ -38,7 +38,8 @@ async def answering() -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(LOOKUP_S):
             yield
-    except (RedisError, OSError, TimeoutError) as error:
+    except (RedisError, OSError, TimeoutError, RuntimeError) as error:
+        # uvloop has a plain RuntimeError where a connection ends in the moment in which something is written to it.
         raise StoreUnavailable(type(error).__name__) from error
 
 

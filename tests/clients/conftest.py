@@ -33,7 +33,8 @@ def client(dev_scripted: DevStack, recorder: Recorder) -> Iterator[Anthropic]:
 @pytest.fixture(scope="session")
 def key_without_scope(dev_scripted: DevStack) -> str:
     """A key that may list models and nothing else."""
-    words = ["keys", "create", "--org=dev", "--project=default", "--name=clients", "--scope=models:read", "--json"]
+    place = ["--org=dev", "--project=default"]
+    words = ["admin", "keys", "create", *place, "--name=clients", "--scope=models:read", "--json"]
     environment = {**os.environ, "B3OS_REDIS_URL": dev_scripted.redis_url}
     command = [sys.executable, "-m", "shared.cli", *words]
     said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout

@@ -17,11 +17,12 @@ from tests.e2e.stack import ROOT, DevStack
 PASSWORD = "correct horse battery"
 
 
-def b3os_admin(stack: DevStack, *words: str, text: str = "") -> None:
-    """Run `b3os admin` against the stack's Redis."""
+def b3os_admin(stack: DevStack, *words: str, text: str = "") -> str:
+    """Run `b3os admin` against the stack's Redis; what it printed."""
     command = [sys.executable, "-m", "shared.cli", "admin", *words]
     environment = {"B3OS_REDIS_URL": stack.redis_url}
-    subprocess.run(command, env=environment, input=text, cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run(command, env=environment, input=text, cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout
 
 
 def make_person(stack: DevStack, role: str = "owner") -> str:

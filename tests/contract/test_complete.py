@@ -42,23 +42,24 @@ ELSEWHERE = {  # rows that need a service of another kind: broken, silent, or sp
             ("expired_token", "test_devices_token_is_fetched_once"),
         )
     },
+    "errors 402 spend_cap_reached": (
+        "tests/contract/test_limits.py::test_a_spend_cap_is_reached_by_what_an_answer_may_cost"
+    ),
     "errors 408 request_timeout": "tests/integration/test_http_server.py::test_a_body_that_stops_coming_is_a_408",
     "errors 409 token_reused": (
         "tests/integration/node/test_messages.py::test_a_request_without_a_token_or_with_a_used_one_is_not_read"
     ),
+    "errors 429 concurrency_limited": "tests/contract/test_limits.py::test_no_more_run_at_once_than_may",
     "errors 429 rate_limited": (
-        "tests/integration/edge/test_login.py::test_failures_are_limited_for_an_account_from_wherever_they_come"
+        "tests/contract/test_limits.py::test_a_rate_limit_names_itself_the_model_and_the_seconds"
     ),
     "errors 503 node_unavailable": "tests/integration/edge/test_proxy.py::test_no_reachable_node_is_a_503",
+    "headers RateLimit": "tests/contract/test_limits.py::test_the_requests_meter_is_told_on_success_and_on_429",
     "streaming ping": (
         "tests/integration/node/test_messages.py::test_silence_is_broken_by_ping_events_between_the_others"
     ),
 }
 LATER = {  # rows of the contract that belong to later work; docs/wire.md tells its readers, section "Not yet"
-    "402 spend_cap_reached": "the ledger",
-    "429 concurrency_limited": "the limiter",
-    "/v1/requests": "the request log",
-    "/v1/usage": "the ledger",
     "/metrics": "metrics",
 }
 
@@ -108,7 +109,7 @@ def row_of(test: str, section: str) -> str | None:
 def test_the_documents_have_the_sections_of_the_contract() -> None:
     assert set(rows()) == {
         *("names", "routes", "fields", "refusals", "headers", "streaming", "agents", "bounds", "errors"),
-        *("sessions", "keys", "devices"),
+        *("sessions", "keys", "devices", "requests"),
     }
 
 

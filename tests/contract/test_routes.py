@@ -87,6 +87,25 @@ def test_routes_delete_v1_keys_id_may_come_twice(person: Person) -> None:
         assert person.send("DELETE", f"/v1/keys/{made['id']}").message["status"] == "revoked"
 
 
+def test_routes_get_v1_requests_is_a_page(person: Person) -> None:
+    page = person.send("GET", "/v1/requests?limit=1").message
+    assert set(page) == {"data", "next_cursor"}
+
+
+def test_routes_get_v1_requests_id_has_the_id_of_the_answer(person: Person) -> None:
+    asked = person.send("POST", MESSAGES, person.service.body())
+    assert asked.status == 200
+    request_id = asked.headers["request-id"]
+    assert person.send("GET", f"/v1/requests/{request_id}").message["id"] == request_id
+
+
+@pytest.mark.parametrize("by", ["day", "key", "model"])
+def test_routes_get_v1_usage_by_what_is_asked(person: Person, by: str) -> None:
+    told = person.send("GET", f"/v1/usage?by={by}").message
+    assert set(told) == {"by", "from", "to", "data", "total"}
+    assert told["by"] == by
+
+
 def test_routes_post_v1_auth_login_gives_a_cookie(service: Service, email: str) -> None:
     assert Person(service, email).log_in()["user"]["email"] == email
 
@@ -139,6 +158,13 @@ def test_routes_post_v1_auth_device_decision_about_nobody_is_a_404(person: Perso
 def test_routes_get_v1_auth_device_shows_who_waits(service: Service, person: Person) -> None:
     codes = service.send(b'{"client":"x"}', "/v1/auth/device/code", key="").message
     assert person.send("GET", f"/v1/auth/device?user_code={codes['user_code']}").message["client"] == "x"
+
+
+def test_routes_get_device_is_where_the_code_is_typed(service: Service) -> None:
+    page = service.send(None, "/device", "GET", key="")
+    assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    other = service.send(None, "/device", "GET", key="", Host="api.example.com")
+    assert other.problem() == (404, "not_found", None)
 
 
 def test_routes_get_v1_openapi_yaml_and_json_need_no_key(service: Service) -> None:

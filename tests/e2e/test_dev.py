@@ -13,6 +13,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import psutil
 import pytest
@@ -90,8 +91,15 @@ def test_dev_json_is_private_and_the_key_in_it_works(dev_scripted: DevStack) -> 
         assert [model["id"] for model in json.load(response)["data"]] == ["b3os/scripted"]
 
 
+def test_each_side_has_a_user_of_its_own_in_redis(dev_scripted: DevStack) -> None:
+    urls = {name: child(dev_scripted.home, "-m", name).environ()["B3OS_REDIS_URL"] for name in ("edge", "node")}
+    assert urls["edge"] == dev_scripted.redis_url
+    assert {name: urlsplit(url).username for name, url in urls.items()} == {"edge": "edge", "node": "node"}
+    assert urlsplit(urls["edge"]).password != urlsplit(urls["node"]).password
+
+
 def test_secrets_in_the_home_are_private(dev_scripted: DevStack) -> None:
-    for name in ("redis/redis.conf", "redis/password", "keys/edge-private.pem"):
+    for name in ("redis/users.acl", "redis/edge.password", "redis/node.password", "keys/edge-private.pem"):
         assert stat.S_IMODE((dev_scripted.home / name).stat().st_mode) == 0o600, name
 
 

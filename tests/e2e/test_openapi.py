@@ -237,7 +237,7 @@ def test_refusals_are_what_the_file_says(name: str, dev_scripted: DevStack, sess
 
 def fill(path: str) -> str:
     """The path of something: models have a slash in their ids."""
-    return path.replace("{id}", "key_x" if path.startswith("/v1/keys/") else MODEL)
+    return path.replace("{id}", MODEL if path.startswith("/v1/infer/") else "x")
 
 
 @pytest.mark.parametrize("path", sorted({path for _, path, _ in list_operations()}))
@@ -263,6 +263,25 @@ def test_routes_need_a_key_unless_the_file_says_otherwise(dev_scripted: DevStack
         is_open = operation.get("security") == []
         opened = 415 if method == "POST" else 200  # it wants a body
         assert (path, answer.status_code) == (path, opened if is_open else 401)
+
+
+def test_what_a_request_leaves_behind_is_what_the_file_says(
+    dev_scripted: DevStack, session: requests.Session
+) -> None:
+    asked = session.post(f"{dev_scripted.edge_url}{MESSAGES}", json=ask(SCRIPTS["thinking"]))
+    request_id = asked.headers["request-id"]
+    told: dict[str, Any] = {}
+    for path, query in (
+        ("/v1/requests/{id}", ""),
+        ("/v1/requests", "?limit=100"),
+        *(("/v1/usage", f"?by={by}") for by in ("day", "key", "model")),
+    ):
+        answer = session.get(dev_scripted.edge_url + path.replace("{id}", request_id) + query)
+        assert answer.status_code == 200, answer.content
+        API[path]["GET"].Case(path_parameters={"id": request_id}).validate_response(answer, checks=CONFORMANCE)
+        told[path] = answer.json()
+    assert told["/v1/requests/{id}"]["id"] == request_id
+    assert request_id in [each["id"] for each in told["/v1/requests"]["data"]]
 
 
 @pytest.mark.parametrize("path", ["/v1/infer/models/{id}", "/v1/infer/v1/models/{id}"])

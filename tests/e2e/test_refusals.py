@@ -27,7 +27,7 @@ def b3os(stack: DevStack, *words: str) -> str:
 
 def new_key(stack: DevStack, *words: str) -> dict[str, Any]:
     made: dict[str, Any] = json.loads(
-        b3os(stack, "keys", "create", "--org=dev", "--project=default", "--name=test", "--json", *words)
+        b3os(stack, "admin", "keys", "create", "--org=dev", "--project=default", "--name=test", "--json", *words)
     )
     return made
 
@@ -93,7 +93,7 @@ async def test_a_revoked_key_is_dead_within_a_second(dev_scripted: DevStack) -> 
     stack, raw = dev_scripted, json.dumps(BODY).encode()
     made = new_key(stack)
     assert (await post(stack, raw, bearer(made["key"])))[0] == 200
-    b3os(stack, "keys", "revoke", made["id"])
+    b3os(stack, "admin", "keys", "revoke", made["id"])
     status, body, _ = await post(stack, raw, bearer(made["key"]))
     assert status == 401
     unknown = await post(stack, raw, bearer(mint_credential().token))

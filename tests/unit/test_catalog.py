@@ -195,7 +195,7 @@ def test_an_operators_folder_must_be_a_models(tmp_path: Path) -> None:
 
 
 def test_a_default_that_was_not_prepared_says_how(tmp_path: Path) -> None:
-    with pytest.raises(ModelNotReady, match="b3os models prepare"):
+    with pytest.raises(ModelNotReady, match="b3os node models prepare"):
         check_ready(resolved(tmp_path))
     assert is_ready(resolved(tmp_path), tmp_path) is False
 

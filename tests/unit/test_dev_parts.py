@@ -6,6 +6,7 @@ import json
 import shlex
 import stat
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -50,21 +51,25 @@ def test_the_edge_finds_the_node_by_its_id() -> None:
 
 
 def test_redis_keeps_every_acknowledged_write_and_evicts_nothing() -> None:
-    lines = render_config(Path("/state/redis"), 7720, "pw").splitlines()
+    lines = render_config(Path("/state/redis"), 7720).splitlines()
     wanted = {"appendonly yes", "appendfsync always", "maxmemory-policy noeviction", "bind 127.0.0.1"}
-    assert wanted | {"protected-mode yes", "requirepass pw", "port 7720"} <= set(lines)
+    assert wanted | {"protected-mode yes", 'aclfile "/state/redis/users.acl"', "port 7720"} <= set(lines)
 
 
 def test_a_folder_with_spaces_and_quotes_survives_the_configuration() -> None:
-    lines = render_config(Path('/my "state"'), 1, "pw").splitlines()
+    lines = render_config(Path('/my "state"'), 1).splitlines()
     assert r'dir "/my \"state\""' in lines
 
 
-def test_redis_s_password_is_private_and_kept(tmp_path: Path) -> None:
-    _, first = prepare_redis(tmp_path, 1)
-    _, second = prepare_redis(tmp_path, 1)
+def test_redis_s_passwords_are_private_and_kept_and_one_for_each_side(tmp_path: Path) -> None:
+    first, second = prepare_redis(tmp_path, 1), prepare_redis(tmp_path, 1)
     assert first == second
-    assert stat.S_IMODE((tmp_path / "redis.conf").stat().st_mode) == 0o600
+    assert urlsplit(first.edge_url).username == "edge"
+    assert urlsplit(first.node_url).username == "node"
+    assert urlsplit(first.edge_url).password != urlsplit(first.node_url).password
+    names = ["edge.password", "node.password", "redis.conf", "users.acl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
+    assert {stat.S_IMODE((tmp_path / name).stat().st_mode) for name in names} == {0o600}
 
 
 @pytest.mark.parametrize(

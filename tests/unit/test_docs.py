@@ -50,6 +50,18 @@ def test_the_pattern_for_secret_scanners_is_the_one_that_keys_have() -> None:
 
 
 def test_the_documents_name_only_files_that_exist() -> None:
-    for name in ("README.md", "CONTRIBUTING.md", "docs/architecture.md"):
+    for name in ("README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/operations.md"):
         for path in re.findall(r"`((?:edge|node|shared|tests|docs)/[\w/.-]*)`", read(name)):
             assert (ROOT / path).exists(), f"{name}: {path}"
+
+
+def test_every_log_line_that_operators_watch_is_written() -> None:
+    watched = read("docs/operations.md").partition("## What to watch")[2].partition("## ")[0]
+    messages = [
+        message
+        for cell in re.findall(r"^\| (`.*?) \|", watched, re.MULTILINE)
+        for message in re.findall("`([^`]+)`", cell)
+    ]
+    code = "\n".join(path.read_text() for part in ("edge", "node", "shared") for path in (ROOT / part).rglob("*.py"))
+    assert len(messages) > 20
+    assert [message for message in messages if f'"{message}"' not in code] == []

@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 from shared.cli.dev import guardian
@@ -102,16 +103,24 @@ class Crew:
         raise DevError(f"b3os {' '.join(arguments[:2])} failed: {reason}")
 
     async def start(
-        self, name: str, command: Sequence[str], log: Path, *, stop_within_s: float, hidden: tuple[str, ...] = ()
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        *,
+        stop_within_s: float,
+        hidden: tuple[str, ...] = (),
+        own: Mapping[str, str] = MappingProxyType({}),
     ) -> Child:
         """Start a server; its output goes to the end of `log`. Children are stopped in the reverse order.
 
         Args:
             hidden: prefixes of variables that are none of its business.
+            own: variables for it alone, whatever `hidden` says.
         """
         with open_log(log) as file:
             offset = file.tell()
-            process = await self._spawn(command, file, hidden)
+            process = await self._spawn(command, file, hidden, own)
         child = Child(name, process, log, offset, stop_within_s)
         self._children.append(child)
         self._watches.append(asyncio.create_task(self._watch(child)))
@@ -138,14 +147,19 @@ class Crew:
             os.killpg(self._guardian.pid, signal.SIGKILL)
 
     async def _spawn(
-        self, command: Sequence[str], output: int | IO[bytes] | None, hidden: tuple[str, ...] = ()
+        self,
+        command: Sequence[str],
+        output: int | IO[bytes] | None,
+        hidden: tuple[str, ...] = (),
+        own: Mapping[str, str] = MappingProxyType({}),
     ) -> asyncio.subprocess.Process:
+        kept = {name: value for name, value in self._environment.items() if not name.startswith(hidden)}
         return await asyncio.create_subprocess_exec(
             *command,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            env={name: value for name, value in self._environment.items() if not name.startswith(hidden)},
+            env={**kept, **own},
             process_group=self._guardian.pid,
         )
 

@@ -11,10 +11,12 @@ import re
 import secrets
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 
 from shared.cli.dev.errors import DevError
 from shared.cli.dev.files import write_private
+from shared.redis_acl import EDGE, NODE, RedisUser, render_acl
 
 OLDEST = (7, 0)
 _ASK_VERSION_S = 10
@@ -55,13 +57,22 @@ def _version_of(binary: str) -> tuple[int, int] | None:
     return parse_version(asked.stdout)
 
 
-def render_config(folder: Path, port: int, password: str) -> str:
+@dataclass(frozen=True, slots=True)
+class PreparedRedis:
+    """The command that starts the server, and a URL for each user, with the password: no log may hold it."""
+
+    command: list[str]
+    edge_url: str
+    node_url: str
+
+
+def render_config(folder: Path, port: int) -> str:
     """The whole configuration. `save ""`: the append-only file is the one truth; a snapshot would be another."""
     settings = {
         "bind": "127.0.0.1",
         "port": str(port),
         "protected-mode": "yes",
-        "requirepass": password,
+        "aclfile": _quoted(str(acl_file(folder))),
         "dir": _quoted(str(folder)),
         "appendonly": "yes",
         "appendfsync": "always",
@@ -77,27 +88,41 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def redis_url(port: int, password: str) -> str:
-    """With the password, so no log may hold it."""
-    return f"redis://:{password}@127.0.0.1:{port}/0"
+def acl_file(folder: Path) -> Path:
+    """Who may do what; it holds hashes of passwords."""
+    return folder / "users.acl"
 
 
-def prepare_redis(folder: Path, port: int) -> tuple[list[str], str]:
-    """Write the configuration, mode 0600; return the command that starts the server, and the URL for clients.
+def password_file(folder: Path, user: str) -> Path:
+    """A user's password."""
+    return folder / f"{user}.password"
+
+
+def redis_url(user: str, password: str, port: int) -> str:
+    """Where a user finds the server."""
+    return f"redis://{user}:{password}@127.0.0.1:{port}/0"
+
+
+def prepare_redis(folder: Path, port: int) -> PreparedRedis:
+    """Write configuration and ACL, mode 0600. A folder of a version that had one password for all is brought up.
 
     Raises:
         DevError: there is no binary.
         OSError: the folder can't be written.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    password = _kept_password(folder / "password")
+    passwords = {user: _kept_password(folder, user) for user in (EDGE, NODE)}
+    write_private(acl_file(folder), render_acl({user: [password] for user, password in passwords.items()}))
     config = folder / "redis.conf"
-    write_private(config, render_config(folder, port, password))
-    return [os.fspath(find_redis_server()), os.fspath(config)], redis_url(port, password)
+    write_private(config, render_config(folder, port))
+    (folder / "password").unlink(missing_ok=True)  # the one of the earlier version; it opens nothing any more
+    command = [os.fspath(find_redis_server()), os.fspath(config)]
+    return PreparedRedis(command, *(redis_url(user.name, passwords[user], port) for user in (EDGE, NODE)))
 
 
-def _kept_password(path: Path) -> str:
+def _kept_password(folder: Path, user: RedisUser) -> str:
     """The same at every start, so that a URL copied yesterday works today."""
+    path = password_file(folder, user.name)
     if path.exists() and (kept := path.read_text().strip()):
         return kept
     password = secrets.token_hex(24)

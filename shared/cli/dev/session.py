@@ -105,23 +105,23 @@ class Startup:
         """All steps; then wait for ever."""
         begun_s = time.monotonic()
         plan = self.plan
-        redis_command, redis_url = prepare_redis(plan.home / "redis", plan.redis_port)
-        self.crew.add_environment(environment_of(plan, redis_url))
+        prepared = prepare_redis(plan.home / "redis", plan.redis_port)
+        self.crew.add_environment(environment_of(plan, prepared.edge_url))
         if plan.engine == "vllm":
             await self._step("model files", self._prepare_model())
         await self._step("signing keys", self._make_keys())
-        redis = await self.crew.start("redis", redis_command, plan.log("redis"), stop_within_s=10)
-        await self._step("Redis", self._until(lambda: redis_answers(redis_url), redis))
+        redis = await self.crew.start("redis", prepared.command, plan.log("redis"), stop_within_s=10)
+        await self._step("Redis", self._until(lambda: redis_answers(prepared.edge_url), redis))
         # While it loads a model it can't be interrupted and holds no work: there is nothing to wait for.
-        node = await self._server("node", stop_within_s=1, hidden=("B3OS_REDIS_", "B3OS_EDGE_"))
-        edge = await self._server("edge", stop_within_s=10, hidden=("B3OS_NODE_", "B3OS_MODEL"))
+        node = await self._server("node", prepared.node_url, stop_within_s=1, hidden=("B3OS_EDGE_",))
+        edge = await self._server("edge", prepared.edge_url, stop_within_s=10, hidden=("B3OS_NODE_", "B3OS_MODEL"))
         async with aiohttp.ClientSession() as http:
             await self._step("edge", self._until(lambda: _answers(http, plan.edge_operator_url), edge))
             key = await self._step("key", self._find_or_make_key(http))
             model = await self._step("model", self._wait_for_model(http, node))
             node.stop_within_s = 15
             await self._step("edge to node", self._until(lambda: _is_ready(http, plan.edge_operator_url), edge))
-        self._finish(key, model, redis_url, time.monotonic() - begun_s)
+        self._finish(key, model, prepared.edge_url, time.monotonic() - begun_s)
         await asyncio.Event().wait()
 
     async def _step(self, name: str, work: Awaitable[T]) -> T:
@@ -141,7 +141,7 @@ class Startup:
 
     async def _prepare_model(self) -> None:
         named = () if self.plan.model is None else ("--model", self.plan.model)
-        await self.crew.run("models", "prepare", *named, quiet=False)
+        await self.crew.run("node", "models", "prepare", *named, quiet=False)
 
     async def _make_keys(self) -> None:
         private, public = self.plan.private_key, self.plan.public_keys
@@ -149,16 +149,17 @@ class Startup:
             private.parent.mkdir(exist_ok=True, mode=0o700)
             await self.crew.run("edge", "keygen", "--private", str(private), "--public", str(public))
 
-    async def _server(self, name: str, *, stop_within_s: float, hidden: tuple[str, ...]) -> Child:
-        command, log = [sys.executable, "-m", name], self.plan.log(name)
-        return await self.crew.start(name, command, log, stop_within_s=stop_within_s, hidden=hidden)
+    async def _server(self, name: str, redis_url: str, *, stop_within_s: float, hidden: tuple[str, ...]) -> Child:
+        """Each side has a user of its own in Redis."""
+        command, log, own = [sys.executable, "-m", name], self.plan.log(name), {"B3OS_REDIS_URL": redis_url}
+        return await self.crew.start(name, command, log, stop_within_s=stop_within_s, hidden=hidden, own=own)
 
     async def _find_or_make_key(self, http: aiohttp.ClientSession) -> str:
         kept = read_kept_key(self.plan.facts_file)
         if kept is not None and await is_key_accepted(http, self.plan.base_url, kept):
             return kept
         names = ("--org", "dev", "--project", "default", "--name", "dev")
-        made = await self.crew.run("keys", "create", *names, "--create-missing", "--json")
+        made = await self.crew.run("admin", "keys", "create", *names, "--create-missing", "--json")
         return str(json.loads(made)["key"])
 
     async def _wait_for_model(self, http: aiohttp.ClientSession, node: Child) -> str:

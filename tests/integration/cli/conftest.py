@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from shared.cli import root
 from shared.cli.user.credentials import CredentialFile
 from tests.e2e.stack import ROOT
 from tests.integration.cli.played import PlayedServer, playing
-from tests.integration.cli.user_root import root
 
 KEY = "b3os_sk_" + "0" * 32 + "_0000000"
 WITHIN_S = 60.0
@@ -65,7 +65,7 @@ class Cli:
 
     def command(self, *arguments: str) -> list[str]:
         """What runs it as a program."""
-        return [sys.executable, "-m", "tests.integration.cli.user_root", *arguments]
+        return [sys.executable, "-m", "shared.cli", *arguments]
 
     def start(
         self,

@@ -18,7 +18,7 @@ from tests.integration.edge.parts import (
     running_redis,
 )
 from tests.integration.edge.people import Page, make_user
-from tests.redis_server import free_port
+from tests.redis_server import free_port, url_of
 
 
 @pytest.fixture(scope="session")
@@ -26,7 +26,7 @@ async def edge_redis_url(tmp_path_factory: pytest.TempPathFactory) -> AsyncItera
     folder: Path = tmp_path_factory.mktemp("redis")
     port = free_port()
     async with running_redis(folder, port):
-        yield f"redis://127.0.0.1:{port}/0"
+        yield url_of("edge", port)
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from redis.asyncio import Redis
@@ -27,14 +28,13 @@ from edge.routing import Router, StaticDirectory
 from edge.settings import EdgeSection
 from edge.signing import key_id
 from edge.upstream import NodeClient
-from shared.cli.dev.redis_server import find_redis_server
 from shared.ids import new_record_id
 from shared.node_token import NodeToken, SigningKey, verify
 from shared.operator import build_operator_app
 from shared.redis import connect_redis
 from shared.serve import Site, serving
 from shared.web import render_anthropic, render_openai, render_problem
-from tests.redis_server import free_port
+from tests.redis_server import as_user, assert_nothing_was_denied, free_port, prepare, url_of
 
 MESSAGES = "/v1/infer/v1/messages"
 MODELS = "/v1/infer/models"
@@ -47,31 +47,24 @@ SIGNING_KEY = SigningKey(key_id(_PRIVATE.public_key()), _PRIVATE)
 
 @contextlib.asynccontextmanager
 async def running_redis(folder: Path, port: int) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A redis-server of our own on `port`, killed at the end."""
-    arguments = (
-        "--port",
-        str(port),
-        "--bind",
-        "127.0.0.1",
-        "--dir",
-        str(folder),
-        "--save",
-        "",
-        "--loglevel",
-        "warning",
-    )
-    process = await asyncio.create_subprocess_exec(
-        str(find_redis_server()), *arguments, stdout=asyncio.subprocess.DEVNULL
-    )
+    """A redis-server of our own on `port`, killed at the end; it must have denied nothing by then."""
+    process = await asyncio.create_subprocess_exec(*prepare(folder, port), stdout=asyncio.subprocess.DEVNULL)
     try:
-        redis = connect_redis(f"redis://127.0.0.1:{port}/0")
+        redis = connect_redis(url_of("operator", port))
         await until(lambda: answers(redis), 10)
         await redis.aclose()
         yield process
+        if process.returncode is None and not is_stopped(process.pid):
+            await asyncio.to_thread(assert_nothing_was_denied, url_of("operator", port))
     finally:
         if process.returncode is None:
             process.kill()
         await process.wait()
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a test froze it."""
+    return psutil.Process(pid).status() == psutil.STATUS_STOPPED
 
 
 async def answers(redis: object) -> bool:
@@ -145,7 +138,11 @@ async def running_node(node_id: str = "n1") -> AsyncIterator[FakeNode]:
 
 @dataclass
 class Edge:
-    """A running edge and what tests need of it."""
+    """A running edge and what tests need of it.
+
+    Attributes:
+        redis: an operator's, for what a test looks at and breaks.
+    """
 
     url: str
     port: int
@@ -168,28 +165,31 @@ class Edge:
 
 
 @contextlib.asynccontextmanager
-async def running_edge(redis_url: str, nodes: dict[str, str], **settings: object) -> AsyncIterator[Edge]:
+async def running_edge(
+    redis_url: str, nodes: dict[str, str], wall_clock: Callable[[], float] = time.time, /, **settings: object
+) -> AsyncIterator[Edge]:
     """An edge in this process, wired as in `edge/__main__.py`."""
     port, operator_port = free_port(), free_port()
     section = EdgeSection.model_validate({"nodes": nodes, "port": port, **settings})
-    redis = connect_redis(redis_url)
+    redis, operator = connect_redis(redis_url), connect_redis(as_user("operator", redis_url))
     directory = StaticDirectory(nodes)
     async with (
         redis,
-        opened_identity(redis, section, time.monotonic, time.time) as identity,
+        operator,
+        opened_identity(redis, section, time.monotonic, wall_clock) as identity,
         NodeClient.opened(section) as client,
     ):
         proxy = Proxy(identity.authenticator, Router(directory), client, SIGNING_KEY, section, time.time)
-        operator = build_operator_app(EdgeReadiness(redis, identity.invalidations, directory).check)
+        operator_app = build_operator_app(EdgeReadiness(redis, identity.invalidations, directory).check)
         sites = [
             Site(build_edge_app(proxy, identity), render_openai, "127.0.0.1", port),
-            Site(operator, render_problem, "127.0.0.1", operator_port),
+            Site(operator_app, render_problem, "127.0.0.1", operator_port),
         ]
         async with serving(sites, drain_s=0):
             await until(lambda: is_following(identity.invalidations), 5)
             url, operator_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{operator_port}"
-            stores = RedisKeyStore(redis), RedisAccounts(redis), RedisSessions(redis, time.time)
-            yield Edge(url, port, operator_url, *stores, identity, redis)
+            stores = RedisKeyStore(redis), RedisAccounts(redis), RedisSessions(redis, wall_clock)
+            yield Edge(url, port, operator_url, *stores, identity, operator)
 
 
 async def is_following(invalidations: Invalidations) -> bool:

@@ -22,7 +22,7 @@ from tests.integration.edge.parts import (
     running_redis,
     until,
 )
-from tests.redis_server import free_port
+from tests.redis_server import free_port, url_of
 
 
 async def ask(
@@ -169,7 +169,7 @@ async def test_without_redis_cached_keys_pass_and_others_are_503_at_once(tmp_pat
     nodes = {node.id: f"http://127.0.0.1:{node.port}"}
     async with (
         running_redis(tmp_path, port) as redis,
-        running_edge(f"redis://127.0.0.1:{port}/0", nodes) as edge,
+        running_edge(url_of("edge", port), nodes) as edge,
         aiohttp.ClientSession(edge.url) as client,
     ):
         _, cached = await make_key(edge.store)
@@ -190,7 +190,7 @@ async def test_a_frozen_redis_costs_about_a_second(tmp_path: Path, node: FakeNod
     nodes = {node.id: f"http://127.0.0.1:{node.port}"}
     async with (
         running_redis(tmp_path, port) as redis,
-        running_edge(f"redis://127.0.0.1:{port}/0", nodes) as edge,
+        running_edge(url_of("edge", port), nodes) as edge,
         aiohttp.ClientSession(edge.url) as client,
     ):
         redis.send_signal(19)  # SIGSTOP
@@ -203,7 +203,7 @@ async def test_a_frozen_redis_costs_about_a_second(tmp_path: Path, node: FakeNod
 async def test_after_a_reconnect_the_whole_cache_is_gone(tmp_path: Path, node: FakeNode) -> None:
     port = free_port()
     nodes = {node.id: f"http://127.0.0.1:{node.port}"}
-    async with running_redis(tmp_path, port) as redis, running_edge(f"redis://127.0.0.1:{port}/0", nodes) as edge:
+    async with running_redis(tmp_path, port) as redis, running_edge(url_of("edge", port), nodes) as edge:
         _, cached = await make_key(edge.store)
         await asyncio.sleep(0.1)  # the invalidation of its creation
         await edge.cache.get(cached.digest)

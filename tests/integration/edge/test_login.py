@@ -15,7 +15,7 @@ from edge.auth.session_cookie import NAME
 from edge.auth.sessions import MAX_SESSIONS, Place, digest_of
 from tests.integration.edge.parts import Edge, FakeNode, running_edge, running_redis
 from tests.integration.edge.people import CHANGE, KEYS, LOGIN, LOGOUT, PASSWORD, SESSION, SWITCH, Page, make_user
-from tests.redis_server import free_port
+from tests.redis_server import free_port, url_of
 
 WRONG = "the address or the password is wrong"
 
@@ -223,7 +223,7 @@ async def test_without_redis_a_session_is_believed_for_seconds_and_nobody_logs_i
     port = free_port()
     async with (
         running_redis(tmp_path, port) as redis,
-        running_edge(f"redis://127.0.0.1:{port}/0", {}) as edge,
+        running_edge(url_of("edge", port), {}) as edge,
         aiohttp.ClientSession(edge.url) as client,
     ):
         page, user = Page(client), await make_user(edge, ("acme", "owner"))

@@ -16,6 +16,7 @@ from edge.auth.accounts import User
 from edge.auth.credentials import mint_credential
 from edge.auth.scopes import SCOPES
 from edge.auth.session_cookie import NAME
+from edge.pages.served import PATHS as PAGES
 from tests.integration.edge.parts import Edge, make_key
 from tests.integration.edge.people import Answer, Page, make_user
 from tests.unit.test_openapi import NoProxy
@@ -32,6 +33,9 @@ ROUTES = {
     ("POST", "/v1/keys"): "keys:write",
     ("GET", "/v1/keys"): "keys:read",
     ("DELETE", "/v1/keys/{id}"): "keys:write",
+    ("GET", "/v1/requests"): "requests:read",
+    ("GET", "/v1/requests/{id}"): "requests:read",
+    ("GET", "/v1/usage"): "usage:read",
     ("GET", "/v1/auth/session"): ANYBODY,
     ("POST", "/v1/auth/logout"): SESSION,
     ("POST", "/v1/auth/organization"): SESSION,
@@ -43,6 +47,7 @@ OPEN = {
     ("HEAD", "/v1/infer"),
     ("GET", "/v1/openapi.yaml"),
     ("GET", "/v1/openapi.json"),
+    *(("GET", path) for path in PAGES),  # tests/integration/edge/test_pages.py
     ("POST", "/v1/auth/login"),  # tests/integration/edge/test_login.py
     ("POST", "/v1/auth/device/code"),  # tests/integration/edge/test_device.py
     ("POST", "/v1/auth/device/token"),

@@ -113,7 +113,7 @@ async def test_a_running_stream_ends_in_peace_after_sigterm(here: Surroundings, 
     here.share_signing_key()
     here.environ["B3OS_EDGE_NODES"] = json.dumps({"n1": f"http://127.0.0.1:{node.port}"})
     wanted = ("--org", "draining", "--project", "main", "--name", "test", "--create-missing", "--json")
-    key = json.loads((await here.run("keys", "create", *wanted))[1])["key"]
+    key = json.loads((await here.run("admin", "keys", "create", *wanted))[1])["key"]
     process = await here.start("edge")
     try:
         await until(lambda: is_ready(here), 20)
@@ -158,7 +158,7 @@ async def test_a_misspelt_setting_is_one_line(here: Surroundings) -> None:
     await assert_one_sentence(here, 2, "did you mean B3OS_EDGE_PORT?")
 
 
-CREATE = ("keys", "create", "--org", "cli-org", "--project", "main", "--name", "laptop")
+CREATE = ("admin", "keys", "create", "--org", "cli-org", "--project", "main", "--name", "laptop")
 
 
 async def test_operators_create_list_and_revoke_keys(here: Surroundings) -> None:
@@ -168,13 +168,13 @@ async def test_operators_create_list_and_revoke_keys(here: Surroundings) -> None
     assert list(created) == ["id", "key", "org", "project", "name", "scopes", "expires_at"]
     assert created["scopes"] == ["infer:run", "models:read"]
 
-    code, out, _ = await here.run("keys", "list", "--org", "cli-org", "--json")
+    code, out, _ = await here.run("admin", "keys", "list", "--org", "cli-org", "--json")
     [listed] = json.loads(out)
     assert (listed["id"], listed["status"], listed["hint"]) == (created["id"], "active", created["key"][8:12])
     assert created["key"] not in out
 
-    assert (await here.run("keys", "revoke", created["id"]))[:2] == (0, f"revoked {created['id']}\n")
-    code, out, _ = await here.run("keys", "list", "--org", "cli-org")
+    assert (await here.run("admin", "keys", "revoke", created["id"]))[:2] == (0, f"revoked {created['id']}\n")
+    code, out, _ = await here.run("admin", "keys", "list", "--org", "cli-org")
     assert "revoked" in out
 
 
@@ -187,8 +187,8 @@ async def test_a_key_is_printed_once_with_a_warning(here: Surroundings) -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (("keys", "create", "--org", "nobody", "--project", "p", "--name", "n"), "no organization nobody"),
-        (("keys", "revoke", "key_missing"), "no key key_missing"),
+        (("admin", "keys", "create", "--org", "nobody", "--project", "p", "--name", "n"), "no organization nobody"),
+        (("admin", "keys", "revoke", "key_missing"), "no key key_missing"),
         (("edge", "keygen", "--private", "private.pem", "--public", "new.json"), "exists already"),
     ],
 )
@@ -202,5 +202,5 @@ async def test_a_command_that_fails_says_why_in_one_sentence(
 
 async def test_commands_without_redis_say_so_and_tell_no_password(here: Surroundings) -> None:
     here.environ["B3OS_REDIS_URL"] = f"redis://:secret@127.0.0.1:{free_port()}/0"
-    code, _, err = await here.run("keys", "list")
+    code, _, err = await here.run("admin", "keys", "list")
     assert (code, err.count("\n"), "secret" in err) == (1, 1, False)

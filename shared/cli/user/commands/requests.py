@@ -5,8 +5,6 @@ Decides the columns and the paging. A page may be empty and have a successor, wh
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import click
 
 from shared.cli.user.api import Api, segment
@@ -80,22 +78,12 @@ def _row(record: Document) -> list[str]:
     cost = number_at(record, "cost_nano_usd")
     return [
         text_at(record, "id"),
-        _time(record),
+        text_at(record, "created_at"),
         plain(dig(record, "status")),
         text_at(record, "outcome"),
-        *(plain(dig(record, name)) for name in ("input_tokens", "output_tokens")),
+        *(plain(dig(record, "usage", name)) for name in ("input_tokens", "output_tokens")),
         "-" if cost is None else render_usd(cost),
         plain(dig(record, "total_ms")),
         text_at(record, "model"),
         text_at(record, "key_id"),
     ]
-
-
-def _time(record: Document) -> str:
-    written, counted_ms = text_at(record, "created_at"), number_at(record, "created_ms")
-    if written or counted_ms is None:
-        return written
-    try:
-        return datetime.fromtimestamp(counted_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return str(counted_ms)

@@ -11,7 +11,7 @@ from shared.cli.user.money import render_usd
 from shared.cli.user.table import render_table
 from shared.cli.user.when import parse_day
 
-_NAMES = {"day": ("day",), "key": ("key_id", "key"), "model": ("model",)}
+_FIELDS = {"day": "day", "key": "key_id", "model": "model"}
 _COUNTED = ("requests", "input_tokens", "output_tokens", "cached_tokens", "image_bytes")
 _HEAD = ("REQUESTS", "IN", "OUT", "CACHED", "IMAGE BYTES", "COST")
 
@@ -25,9 +25,9 @@ def _day(context: click.Context, parameter: click.Parameter, value: str | None) 
 
 
 @click.command(cls=UserCommand)
-@click.option("--by", type=click.Choice(list(_NAMES)), default="day", show_default=True)
-@click.option("--from", "first", callback=_day, metavar="DAY", help="The first day, in UTC.")
-@click.option("--to", "last", callback=_day, metavar="DAY", help="The last day, included.")
+@click.option("--by", type=click.Choice(list(_FIELDS)), default="day", show_default=True)
+@click.option("--from", "first", callback=_day, metavar="DAY", help="In UTC; the first of the month without it.")
+@click.option("--to", "last", callback=_day, metavar="DAY", help="Included; today without it.")
 @click.pass_obj
 def usage(session: Session, /, *, by: str, first: str | None, last: str | None) -> None:
     """Show what your organization used, and what it cost."""
@@ -35,11 +35,13 @@ def usage(session: Session, /, *, by: str, first: str | None, last: str | None) 
     if session.as_json:
         say_json(answer)
         return
-    say(render_table((by.upper(), *_HEAD), [_row(row, _NAMES[by]) for row in objects_at(answer, "data")]))
+    rows = [(plain(dig(row, _FIELDS[by])), row) for row in objects_at(answer, "data")]
+    total = dig(answer, "total")
+    if isinstance(total, dict) and len(rows) > 1:
+        rows.append(("TOTAL", total))
+    say(render_table((by.upper(), *_HEAD), [[group, *_counts(row)] for group, row in rows]))
 
 
-def _row(row: Document, names: tuple[str, ...]) -> list[str]:
-    group = next((plain(row[name]) for name in names if row.get(name) is not None), "-")
+def _counts(row: Document) -> list[str]:
     cost = number_at(row, "cost_nano_usd")
-    counts = [plain(dig(row, name)) for name in _COUNTED]
-    return [group, *counts, "-" if cost is None else render_usd(cost)]
+    return [*(plain(dig(row, name)) for name in _COUNTED), "-" if cost is None else render_usd(cost)]

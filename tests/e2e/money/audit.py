@@ -1,0 +1,154 @@
+"""What all books say of one organization, and that they say the same.
+
+Decides what it means that nothing is lost and nothing is billed twice: ledger, spending, usage and request log are
+four accounts of one thing, and each request that was let in is in each of them once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+from node.limits.names import leases_key, ledger_key, reservation_key
+from shared.request_log import RequestLog, RequestRecord
+from shared.usage import COUNTED, UsageReader
+from tests.e2e.money.client import Call, Tenant
+from tests.e2e.money.service import INPUT_NANO_USD, OUTPUT_NANO_USD, WITHIN_S
+
+AMOUNTS = COUNTED[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Loose:
+    """What is not settled yet."""
+
+    leases: int
+    reservations: int
+    held: int
+    spooled: int
+    running: int
+
+    @property
+    def is_none(self) -> bool:
+        return not (self.leases or self.reservations or self.held or self.spooled or self.running)
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """All that is settled.
+
+    Attributes:
+        entries: the ledger's, in order. usage: sums of the days. settled: by name of the counter.
+        records: of the log, by id.
+    """
+
+    entries: list[dict[str, str]]
+    usage: Counter[str]
+    settled: dict[str, int]
+    records: dict[str, RequestRecord]
+
+    def bills(self) -> dict[str, Counter[str]]:
+        """Net amounts by request. `requests` is how often it is billed."""
+        bills: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for entry in self.entries:
+            bill = bills[entry["request"]]
+            bill["requests"] += -1 if entry["outcome"] == "reversed" else 1
+            bill.update({name: int(entry[name]) for name in AMOUNTS})
+        return bills
+
+    def outcomes(self, call: Call) -> list[str]:
+        """Of the entries of one request, in order."""
+        return [entry["outcome"] for entry in self.entries if entry["request"] == call.request_id]
+
+    def output_of(self, call: Call) -> int:
+        """Tokens of the answer that are billed."""
+        return self.bills()[call.request_id]["output_tokens"]
+
+    def check(self) -> None:
+        """The four accounts agree, and each bill is what its tokens cost."""
+        bills = self.bills()
+        assert {request: bill["requests"] for request, bill in bills.items()} == dict.fromkeys(bills, 1)
+        for bill in bills.values():
+            cost = bill["input_tokens"] * INPUT_NANO_USD + bill["output_tokens"] * OUTPUT_NANO_USD
+            assert bill["cost_nano_usd"] == cost
+        ledger = Counter({name: sum(bill[name] for bill in bills.values()) for name in COUNTED})
+        assert {name: self.usage[name] for name in COUNTED} == dict(ledger)
+        assert set(self.settled.values()) == {ledger["cost_nano_usd"]}, (self.settled, ledger)
+        for request, bill in bills.items():
+            record = self.records[request]
+            assert {name: getattr(record, name) for name in AMOUNTS} == {name: bill[name] for name in AMOUNTS}
+        for request, record in self.records.items():
+            assert record.outcome != "running", request
+            assert request in bills or record.cost_nano_usd == 0
+
+
+def _days() -> list[datetime]:
+    now = datetime.now(UTC)
+    return [now - timedelta(days=1), now]
+
+
+async def read_loose(tenant: Tenant) -> Loose:
+    """Of this organization; what runs or waits in a spool is counted for all."""
+    service, org = tenant.service, tenant.org
+    spent = await UsageReader(service.redis).fetch_spent(org, tenant.key_id, "total")
+    pattern = reservation_key(org, "*")
+    return Loose(
+        leases=int(await service.redis.zcard(leases_key(org))),
+        reservations=len([name async for name in service.redis.scan_iter(pattern, count=1000)]),
+        held=spent.held,
+        spooled=len(service.spooled()),
+        running=await service.running(),
+    )
+
+
+async def read_books(tenant: Tenant) -> Books:
+    """As they are now."""
+    redis, org = tenant.service.redis, tenant.org
+    days, months = ([f"{day:{form}}" for day in _days()] for form in ("%Y-%m-%d", "%Y-%m"))
+    streams = [await redis.xrange(ledger_key(org, month)) for month in sorted(set(months))]
+    entries = [fields for stream in streams for _, fields in cast("list[tuple[str, dict[str, str]]]", stream)]
+    reader = UsageReader(redis)
+    usage: Counter[str] = Counter()
+    for row in await reader.fetch_days(org, *(day.date() for day in _days())):
+        usage.update({name: getattr(row, name) for name in COUNTED})
+    settled = {}
+    for kind, periods in (("days", days), ("months", sorted(set(months))), ("total", ["total"])):
+        settled[kind] = sum([(await reader.fetch_spent(org, tenant.key_id, each)).settled for each in periods])
+    log, cursor = RequestLog(redis), None
+    records: dict[str, RequestRecord] = {}
+    while True:
+        page = await log.fetch_page(org, cursor=cursor, limit=500)
+        records |= {record.id: record for record in page.records}
+        if (cursor := page.cursor) is None:
+            return Books(entries, usage, settled, records)
+
+
+async def settled_books(tenant: Tenant, within_s: float = WITHIN_S) -> Books:
+    """The books once nothing runs, is held, leased or spooled any more; they agree, and the edge tells the same."""
+    begun_s = time.monotonic()
+    while not (loose := await read_loose(tenant)).is_none:
+        assert time.monotonic() - begun_s < within_s, loose
+        await asyncio.sleep(0.1)
+    books = await read_books(tenant)
+    books.check()
+    first, last = (day.date().isoformat() for day in _days())
+    told = await tenant.get(f"/v1/usage?from={first}&to={last}")
+    assert told["total"] == {name: books.usage[name] for name in COUNTED}
+    return books
+
+
+async def told_output(call: Call) -> int:
+    """Tokens that the node of a call has told Redis of; 0 before the first renewal."""
+    told = await call.tenant.service.redis.hget(reservation_key(call.tenant.org, call.request_id), "output")
+    return int(told or 0)
+
+
+async def node_of(call: Call) -> str:
+    """The id of the node that plays a call."""
+    record = await RequestLog(call.tenant.service.redis).fetch(call.tenant.org, call.request_id)
+    assert record is not None
+    return record.node

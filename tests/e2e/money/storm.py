@@ -1,0 +1,231 @@
+"""`python -m tests.e2e.money.storm [--seconds 120] [--seed 1]`: random clients, while parts die at random.
+
+Decides what happens when, from the seed. What it must come to is in verdict.py. The table at the end is to have 0
+behind `unaccounted`, `held`, `leases` and `in spools`; the exit code tells whether the first is so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.money.audit import Loose, read_loose, settled_books
+from tests.e2e.money.client import Call, Tenant, endless, ticks, words
+from tests.e2e.money.service import Part, Service, running_service
+from tests.e2e.money.verdict import CAP_NANO_USD, PER_MINUTE, Account, Verdict
+
+SETTLED_WITHIN_S = 300.0
+CLIENTS = 24
+TROUBLES = ("node", "node", "edge", "edge", "redis", "redis frozen", "node frozen")
+
+
+@dataclass(slots=True)
+class Storm:
+    """One of them.
+
+    Attributes:
+        troubles: what may happen, as often as it is named.
+        done: how often each did.
+        self_ended: parts that ended without being killed.
+    """
+
+    service: Service
+    rng: random.Random
+    seconds: float
+    troubles: Sequence[str] = TROUBLES
+    accounts: list[Account] = field(default_factory=list)
+    done: Counter[str] = field(default_factory=Counter)
+    self_ended: list[str] = field(default_factory=list)
+
+    async def rage(self) -> list[Tenant]:
+        """Until the time is over and every call has ended; all runs again then."""
+        tenants = [
+            await Tenant.made(self.service),
+            await Tenant.made(self.service, requests_per_minute=PER_MINUTE, concurrent_requests=6),
+            await Tenant.made(self.service, cap_nano_usd=CAP_NANO_USD, tokens_per_minute=100_000),
+        ]
+        until_s = time.monotonic() + self.seconds
+        async with asyncio.TaskGroup() as clients:
+            for _ in range(CLIENTS):
+                clients.create_task(self._ask_on(tenants, until_s))
+            while time.monotonic() < until_s:
+                await asyncio.sleep(self.rng.uniform(0.5, 4))
+                self._look()
+                trouble = self.rng.choice(self.troubles)
+                self.done[trouble] += 1
+                await self._make(trouble)
+            await self.service.heal()
+        return tenants
+
+    def _look(self) -> None:
+        for part in (self.service.store, *self.service.parts()):
+            if not part.is_alive:
+                self.self_ended.append(part.name)
+                part.start()
+
+    async def _make(self, trouble: str) -> None:
+        service, rng = self.service, self.rng
+        match trouble:
+            case "node":
+                await _killed(rng.choice(service.nodes), rng.uniform(0, 2))
+            case "edge":
+                await _killed(rng.choice(service.edges), rng.uniform(0, 1))
+            case "redis":
+                service.store.kill()
+                await asyncio.sleep(rng.uniform(0, 3))
+                await asyncio.to_thread(service.start_store)
+            case "redis frozen":
+                await _frozen(service.store, rng.uniform(0.2, 5))
+            case "node frozen":
+                await _frozen(rng.choice(service.nodes), rng.uniform(0.2, 5))
+            case _:
+                raise ValueError(trouble)
+
+    async def _ask_on(self, tenants: list[Tenant], until_s: float) -> None:
+        while time.monotonic() < until_s:
+            account = self._choose(self.rng.choice(tenants))
+            self.accounts.append(account)
+            await _make_call(account, self.rng.uniform(0, 0.5))
+            await asyncio.sleep(self.rng.uniform(0, 0.3))
+
+    def _choose(self, tenant: Tenant) -> Account:
+        rng = self.rng
+        count = rng.randint(1, 40)
+        edge = rng.choice(self.service.edges)
+
+        def call(script: list[Any], **fields: Any) -> Call:
+            return tenant.call(script, edge=edge, **fields)
+
+        choices: list[Callable[[], Account]] = [
+            lambda: Account(call(words(count))),
+            lambda: Account(call(words(count), stream=False)),
+            lambda: Account(call(ticks(rng.uniform(0.2, 4), 0.1))),
+            lambda: Account(call(ticks(rng.uniform(0.2, 2), 0.1), stream=False)),
+            lambda: Account(call(endless(count)), rng.randint(1, count)),
+            lambda: Account(call(endless(count), stop_sequences=[f"w{count - 1}"])),
+            lambda: Account(call([*words(count), ["fail"]], stream=rng.random() < 0.7)),
+            lambda: Account(call([*words(count), ["crash"]], stream=rng.random() < 0.7)),
+            lambda: Account(call([["pause", 0.3], *words(count)]), 0),
+            lambda: Account(call(words(1), max_tokens=0)),
+        ]
+        return rng.choice(choices)()
+
+
+async def _make_call(account: Account, leave_after_s: float) -> None:
+    """To its end, or as far as the caller's patience goes; without any, he leaves at a time of his own."""
+    call = account.call
+    if account.patience == 0:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(leave_after_s):
+                await call.begin()
+                await call.read()
+    else:
+        await call.begin()
+        await call.read(account.patience)
+    call.leave()
+
+
+async def _killed(part: Part, seconds: float) -> None:
+    part.kill()
+    await asyncio.sleep(seconds)
+    part.start()
+
+
+async def _frozen(part: Part, seconds: float) -> None:
+    part.freeze()
+    await asyncio.sleep(seconds)
+    part.thaw()
+
+
+async def judge(storm: Storm, tenants: list[Tenant]) -> tuple[Verdict, Loose]:
+    """After the storm: everything settles by itself, and the books agree."""
+    verdict = Verdict()
+    all_books = []
+    for tenant in tenants:
+        all_books.append(await settled_books(tenant, SETTLED_WITHIN_S))
+        verdict.read([each for each in storm.accounts if each.call.tenant is tenant], all_books[-1])
+    verdict.check_limits(*all_books[1:])
+    verdict.unaccounted += [f"{name} ended by itself" for name in storm.self_ended]
+    loose = [await read_loose(tenant) for tenant in tenants]
+    return verdict, max(loose, key=lambda each: each.leases + each.held)
+
+
+def logged_errors(home: Path) -> Counter[str]:
+    """Messages of level error in all logs."""
+    found: Counter[str] = Counter()
+    for log in (home / "logs").glob("[en]*.log"):
+        for line in log.read_text(errors="replace").splitlines():
+            with contextlib.suppress(ValueError, AttributeError):
+                entry = json.loads(line)
+                if str(entry.get("level", "")).lower() in ("error", "critical"):
+                    found[f"{log.stem[0]}: {entry.get('message', entry.get('msg'))}"] += 1
+    return found
+
+
+def render(storm: Storm, verdict: Verdict, loose: Loose, settled_s: float) -> str:
+    """The table."""
+    rows: list[tuple[str, object]] = [
+        *(("killed: " + name, count) for name, count in sorted(storm.done.items())),
+        ("requests sent", verdict.sent),
+        ("answered", verdict.answered),
+        ("ended by an error event", verdict.failed),
+        ("left by their callers", verdict.left),
+        ("cut with an edge", verdict.cut),
+        ("no answer at all", verdict.unheard),
+        *((f"refused: {kind}", count) for kind, count in sorted(verdict.refused.items())),
+        ("billed once", verdict.billed_once),
+        ("of them by a sweeper", verdict.abandoned),
+        ("of them amended by the node", verdict.amended),
+        ("tokens of killed nodes, told too late", verdict.late_tokens),
+        ("calls of killed nodes, never told of", verdict.untold),
+        ("unaccounted", len(verdict.unaccounted)),
+        ("held", loose.held),
+        ("leases", loose.leases),
+        ("in spools", loose.spooled),
+        ("running", loose.running),
+        ("seconds until settled", round(settled_s, 1)),
+    ]
+    return "\n".join(f"{name:44}{value:>8}" for name, value in rows)
+
+
+async def run(seconds: float, seed: int, home: Path, troubles: Sequence[str] = TROUBLES) -> int:
+    """One storm, and its table; the number of what is unaccounted."""
+    async with running_service(home) as service:
+        storm = Storm(service, random.Random(seed), seconds, troubles)
+        tenants = await storm.rage()
+        over_s = time.monotonic()
+        verdict, loose = await judge(storm, tenants)
+        print(render(storm, verdict, loose, time.monotonic() - over_s))
+        for sentence in verdict.unaccounted[:20]:
+            print(sentence)
+        for message, count in logged_errors(home).most_common():
+            print(f"logged {count:6} {message}")
+        return len(verdict.unaccounted)
+
+
+def main() -> None:
+    """The exit code tells whether all is accounted for."""
+    parser = argparse.ArgumentParser(description="Random clients, while nodes, edges and Redis die at random.")
+    parser.add_argument("--seconds", type=float, default=120)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--troubles", nargs="+", choices=sorted(set(TROUBLES)), default=TROUBLES)
+    parser.add_argument("--home", type=Path, help="A new folder that stays, with the logs.")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="storm-") as folder:
+        work = run(options.seconds, options.seed, options.home or Path(folder), options.troubles)
+        sys.exit(min(1, asyncio.run(work)))
+
+
+if __name__ == "__main__":
+    main()
