@@ -12,9 +12,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from edge.auth.store import StoreUnavailable
+
 POSITIVE_S = 10.0
 NEGATIVE_S = 2.0
 CAPACITY = 10_000
+RETRY_S = 0.5
+"""How long a store that did not answer isn't asked again, so that in an outage callers don't all wait for it."""
 R = TypeVar("R")
 Load = Callable[[str], Awaitable[R | None]]
 
@@ -72,6 +76,7 @@ class RecordCache(Generic[R]):
         self._known: _Bounded[R] = _Bounded(capacity)
         self._unknown: _Bounded[R] = _Bounded(capacity)
         self._loads: dict[str, asyncio.Task[R | None]] = {}
+        self._ask_again_s: float | None = None
 
     def __len__(self) -> int:
         return len(self._known) + len(self._unknown)
@@ -85,7 +90,8 @@ class RecordCache(Generic[R]):
         """The record under this SHA-256, at most `POSITIVE_S` old, or None, at most `NEGATIVE_S` old.
 
         Raises:
-            Whatever `load` raises; nothing is remembered then.
+            StoreUnavailable: of `load`; nothing is remembered then, but that it failed. While it fails, one caller at
+            a time finds out whether it still does, and the others hear of it at once.
         """
         now_s = self._clock()
         entry = self._known.get(digest, now_s) or self._unknown.get(digest, now_s)
@@ -93,6 +99,7 @@ class RecordCache(Generic[R]):
             return entry.record
         task = self._loads.get(digest)
         if task is None:
+            self._check_away(now_s)
             task = self._loads[digest] = asyncio.create_task(self._fill(digest, now_s))
             task.add_done_callback(_mark_retrieved)
         return await asyncio.shield(task)  # one waiter that leaves must not fail the others
@@ -109,13 +116,24 @@ class RecordCache(Generic[R]):
         self._known.clear()
         self._unknown.clear()
 
+    def _check_away(self, now_s: float) -> None:
+        if self._ask_again_s is None:
+            return
+        if now_s < self._ask_again_s:
+            raise StoreUnavailable("it did not answer a moment ago")
+        self._ask_again_s = now_s + RETRY_S
+
     async def _fill(self, digest: str, began_s: float) -> R | None:
         task = asyncio.current_task()
         try:
             record = await self._load(digest)
+            self._ask_again_s = None
             if self._loads.get(digest) is task:
                 self._write(digest, record, began_s)
             return record
+        except StoreUnavailable:
+            self._ask_again_s = self._clock() + RETRY_S
+            raise
         finally:
             if self._loads.get(digest) is task:
                 del self._loads[digest]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -152,7 +153,8 @@ class Service:
         encoded = {name: value.encode() for name, value in chosen.items() if value}
         answer = self._exchange(method, path, raw, encoded)
         if answer.status == 503 and b"API keys" in answer.raw:
-            # The edge gives Redis a second, which a busy machine may need for itself.
+            # The edge gives Redis a second, which a busy machine may need for itself, and doesn't ask again at once.
+            time.sleep(int(answer.headers["retry-after"]))
             answer = self._exchange(method, path, raw, encoded)
         check_promises(answer, is_inference=bool(re.match(rf"{PREFIX}([/?]|$)", path)), sent=raw or b"")
         return answer

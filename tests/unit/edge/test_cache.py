@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from edge.auth.cache import RecordCache
+from edge.auth.cache import RETRY_S, RecordCache
 from edge.auth.key_store import KeyRecord
 from edge.auth.store import StoreUnavailable
 
@@ -152,11 +152,14 @@ async def test_an_invalidation_drops_what_is_cached(cache: RecordCache[KeyRecord
     assert await cache.get("d") is REVOKED
 
 
-async def test_a_failed_read_is_not_remembered(cache: RecordCache[KeyRecord], store: GatedStore) -> None:
+async def test_a_failed_read_is_soon_forgotten(
+    cache: RecordCache[KeyRecord], store: GatedStore, clock: Clock
+) -> None:
     store.is_down = True
     with pytest.raises(StoreUnavailable):
         await cache.get("d")
     store.is_down = False
+    clock.now_s += RETRY_S
     assert await cache.get("d") is KEY
 
 
@@ -185,3 +188,37 @@ def test_a_key_is_usable_while_active_in_time_and_its_organization_is() -> None:
     assert not replace(KEY, org_is_active=False).is_usable(5)
     assert replace(KEY, expires_at_s=6).is_usable(5.9)
     assert not replace(KEY, expires_at_s=6).is_usable(6)
+
+
+async def test_while_the_store_is_away_one_asks_at_a_time_and_the_others_hear_at_once(
+    cache: RecordCache[KeyRecord], store: GatedStore, clock: Clock
+) -> None:
+    store.is_down = True
+    with pytest.raises(StoreUnavailable):
+        await cache.get("a")
+    for digest in "abc":
+        with pytest.raises(StoreUnavailable):
+            await cache.get(digest)
+    assert store.reads == 1
+    clock.now_s += RETRY_S
+    store.gate.clear()
+    asking = asyncio.create_task(cache.get("a"))
+    while store.reads == 1:
+        await asyncio.sleep(0)
+    with pytest.raises(StoreUnavailable):
+        await cache.get("b")
+    assert store.reads == 2
+    store.is_down = False
+    store.gate.set()
+    assert await asking == KEY
+    assert await cache.get("b") == KEY
+
+
+async def test_what_is_remembered_is_told_while_the_store_is_away(
+    cache: RecordCache[KeyRecord], store: GatedStore
+) -> None:
+    assert await cache.get("a") == KEY
+    store.is_down = True
+    with pytest.raises(StoreUnavailable):
+        await cache.get("b")
+    assert await cache.get("a") == KEY
