@@ -172,10 +172,14 @@ class Reservation:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._desk.renew_every_s)
             self._wake.clear()
-            try:
-                await self._desk.limiter.renew(self._hold, self.progress())
-            except Exception:
-                _log.exception("a renewal failed")
+            # One that is on its way goes on alone: to be cancelled takes redis-py 0.1 s, for which the bill would wait.
+            await asyncio.shield(self._desk.start(self._renew()))
+
+    async def _renew(self) -> None:
+        try:
+            await self._desk.limiter.renew(self._hold, self.progress())
+        except Exception:
+            _log.exception("a renewal failed")
 
     def _ending(self, error: BaseException | None) -> Ending:
         outcome, status, code = _read_end(error, has_begun=self.notes.status is not None)

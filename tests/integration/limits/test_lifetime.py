@@ -16,12 +16,14 @@ from node.limits.limiter import (
     Adjusted,
     Charged,
     ConcurrencyLimited,
+    Hold,
     Limits,
     Needs,
     Progress,
     Renewal,
     Subject,
 )
+from node.limits.redis_limiter import RedisLimiter
 from node.limits.settlement import Desk, Reservation
 from node.limits.spool import Spool
 from shared.errors import EGRESS_DENIED, INTERNAL, ApiError
@@ -238,6 +240,37 @@ async def test_a_client_that_leaves_while_it_is_let_in_leaves_nothing_behind(wor
     await desk.aclose()
     record = await ended(world, subject)
     assert (record.outcome, record.cost_nano_usd) == ("client_gone", 0)
+
+
+async def test_a_bill_waits_for_no_renewal_that_is_on_its_way(world: World, tmp_path: Path) -> None:
+    limiter = world.limiter()
+    began, may_end, ended_by = asyncio.Event(), asyncio.Event(), list[str]()
+
+    class Hanging(RedisLimiter):
+        async def renew(self, hold: Hold, progress: Progress) -> Renewal:
+            began.set()
+            try:
+                await may_end.wait()
+                ended_by.append("itself")
+            except asyncio.CancelledError:
+                ended_by.append("cancellation")
+                raise
+            return await limiter.renew(hold, progress)
+
+    hanging = Hanging(limiter.store)
+    until_back = limiter.store.breaker.wait_until_closed
+    desk = Desk(hanging, Books(hanging, Spool(tmp_path / "spool"), until_back=until_back))
+    subject = world.subject()
+    async with await opened(desk, subject) as reservation:
+        reservation.follow(Usage(100, output_tokens=20))
+        reservation.note_prefilled()
+        await began.wait()
+    assert (await ended(world, subject)).output_tokens == 20
+    assert not ended_by
+    may_end.set()
+    await desk.aclose()
+    assert ended_by == ["itself"]
+    assert not await world.redis.zscore(names.leases_key(world.org), subject.request_id)
 
 
 async def test_a_cancellation_can_not_stop_a_bill(world: World, tmp_path: Path) -> None:
