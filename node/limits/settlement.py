@@ -172,7 +172,7 @@ class Reservation:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._desk.renew_every_s)
             self._wake.clear()
-            # One that is on its way goes on alone: to be cancelled takes redis-py 0.1 s, for which the bill would wait.
+            # One that is on its way goes on alone: to cancel it may take redis-py 0.1 s, and the bill would wait.
             await asyncio.shield(self._desk.start(self._renew()))
 
     async def _renew(self) -> None:
