@@ -81,6 +81,8 @@ async def event_stream(request: web.Request, *, ping_after_s: float = PING_AFTER
         allow_all_methods=True, sep="\n", ping_interval=_NEVER_S, send_timeout=STALLED_CLIENT_S
     )
     response.headers["Cache-Control"] = "no-cache, no-transform"
+    if request.transport is None:  # aiohttp-sse asserts that there is one
+        raise ConnectionResetError("the client left before the head")
     await response.prepare(request)
     stream = EventStream(response, request.transport)
     pings = asyncio.create_task(stream.ping_when_silent(ping_after_s))

@@ -18,6 +18,8 @@ from shared.errors import BODY_TOO_LARGE, INVALID_REQUEST, LONGEST_PARAM, NOT_JS
 from shared.web import read_body
 
 MAX_BYTES = 65_536
+MAX_LEVELS = 32
+"""Of objects and lists in each other. What is deeper than a few is nobody's, and Python's own limit is a 500."""
 PLAIN_TEXT = r"^[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+$"
 """What a person reads holds nothing that moves a terminal's text."""
 _WORDS = {  # where pydantic's speak of Python
@@ -66,6 +68,8 @@ async def read_json(request: web.Request, kind: type[B]) -> B:
         raise ApiError(INVALID_REQUEST, "the body is not valid JSON") from None
     if not isinstance(value, dict):
         raise ApiError(INVALID_REQUEST, "the body must be a JSON object")
+    if _is_deeper(value, MAX_LEVELS):
+        raise ApiError(INVALID_REQUEST, f"the body has more than {MAX_LEVELS} levels")
     return _build(kind, value)
 
 
@@ -102,6 +106,19 @@ def invalid(param: str, words: str) -> ApiError:
 def _too_large(announced_bytes: int | None) -> ApiError:
     size = "" if announced_bytes is None else f" of {announced_bytes} bytes"
     return ApiError(BODY_TOO_LARGE, f"the request body{size} is over the limit of {MAX_BYTES} bytes")
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Level by level, so that no depth of it is one of ours."""
+    here = [value]
+    for _ in range(levels):
+        here = [
+            inner
+            for outer in here
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+    return bool(here)
 
 
 def _without_nulls(value: Any) -> Any:

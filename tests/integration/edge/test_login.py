@@ -92,6 +92,18 @@ async def test_a_wrong_field_of_a_login_is_named(page: Page, body: object, param
     assert answer.body["detail"].startswith(f"{param}: ")
 
 
+@pytest.mark.parametrize("depth", [33, 260, 1000, 10_000])
+@pytest.mark.parametrize(("opening", "closing"), [(b'{"email":', b"}"), (b"[", b"]")])
+async def test_a_body_of_many_levels_is_refused_in_order(
+    client: aiohttp.ClientSession, depth: int, opening: bytes, closing: bytes
+) -> None:
+    inner = opening * depth + b"1" + closing * depth
+    raw = b'{"password":' + inner + b"}" if len(inner) < 65_000 else inner[:60_000]
+    for path in (LOGIN, "/v1/auth/device/code"):
+        async with client.post(path, data=raw, headers={"Content-Type": "application/json"}) as answer:
+            assert (answer.status, (await answer.json())["code"]) == (400, "invalid_request")
+
+
 @pytest.mark.parametrize("raw", [b"", b"{", b"[]", b'"x"', b"\xff", b'{"email":NaN}', b'{"email":"\\ud800"}'])
 async def test_what_is_no_json_object_is_refused(client: aiohttp.ClientSession, raw: bytes) -> None:
     async with client.post(LOGIN, data=raw, headers={"Content-Type": "application/json"}) as answer:
