@@ -77,7 +77,7 @@ class EgressSection(Section):
         ca_file: the only roots that count, in PEM; none means the system's.
         ports: what URLs may name.
         step_s: longest for DNS, for TCP and TLS together, and between two reads.
-        total_s: longest for one image: waiting for its turn, every redirect and the last byte.
+        total_s: longest for one image, every redirect and the last byte included; and for its turn before that.
     """
 
     env_aliases: ClassVar[Mapping[str, str]] = {"B3OS_ENV": "environment"}

@@ -59,19 +59,6 @@ class ByteMeter(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class Unmetered:
-    """Nothing is paid for."""
-
-    payer: str = ""
-
-    async def charge(self, count: int) -> None:
-        """Note nothing."""
-
-    async def charge_rest(self) -> None:
-        """Book nothing."""
-
-
 @dataclass(slots=True)
 class _Trail:
     """One fetch, for its log line: where it went, never which path, since paths hold signatures."""

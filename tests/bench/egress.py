@@ -28,13 +28,14 @@ import uvloop
 from aiohttp.abc import AbstractResolver, ResolveResult
 from dnslib import DNSRecord
 
-from node.images.fetch import EgressGuard, Unmetered
+from node.images.fetch import EgressGuard
 from node.images.tls import build_tls_context
 from node.settings import EgressSection
 from shared.log import JsonFormatter
 from tests.integration.egress.behaviours import PNG
 from tests.integration.egress.conftest import lab_settings
 from tests.integration.egress.lab import GOOD, running_lab
+from tests.unmetered import Unmetered
 
 ROUNDS = 1000
 WARM_UP = 100

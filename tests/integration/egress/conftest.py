@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from node.images.fetch import ByteMeter, EgressGuard, Unmetered
+from node.images.fetch import ByteMeter, EgressGuard
 from node.images.verdict import EgressCounts, EgressRefused
 from node.settings import EgressSection, NodeSettings
 from shared.settings import load_settings
 from tests.integration.egress.behaviours import STEP_S, TOTAL_S
 from tests.integration.egress.lab import GOOD, NETWORK, Lab
+from tests.unmetered import Unmetered
 
 Outcome = tuple[int, str, str | None]
 OutcomeOf = Callable[[str], Awaitable[Outcome]]

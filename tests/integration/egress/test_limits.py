@@ -12,13 +12,14 @@ import psutil
 import pytest
 
 from node.images.dial import READ_BYTES
-from node.images.fetch import EgressGuard, Unmetered, max_received_bytes
+from node.images.fetch import EgressGuard, max_received_bytes
 from node.images.verdict import EgressRefused, Verdict
 from shared.errors import BACKEND_UNAVAILABLE, INVALID_REQUEST, ApiError
 from tests.integration.egress.behaviours import LARGEST, PNG, STEP_S, TOTAL_S
 from tests.integration.egress.conftest import At, fetch_one, lab_settings, refusal
 from tests.integration.egress.floods import BURSTS, PLAIN_FLOODS
 from tests.integration.egress.lab import FLOOD, PLAIN_FLOOD_HOSTS, Lab
+from tests.unmetered import Unmetered
 
 MIB = 1 << 20
 

@@ -18,7 +18,7 @@ from PIL import Image
 
 from node.images.decode import MAX_SIDE, BadImage, NotAnImage
 from node.images.decoder import ImageDecoder
-from node.images.fetch import EgressGuard, Unmetered
+from node.images.fetch import EgressGuard
 from node.images.intake import PIXEL_BYTES, ImageIntake
 from node.images.pixels import NotBase64
 from node.images.verdict import EgressRefused, Verdict
@@ -28,6 +28,7 @@ from node.wire.parse import parse_request
 from node.wire.request import MessagesRequest
 from shared.errors import BACKEND_UNAVAILABLE, PROMPT_TOO_LONG, ApiError, Condition
 from tests.hostile_images import PNG, flat, saved
+from tests.unmetered import Unmetered
 
 SIDE = 100
 HELD = PIXEL_BYTES * SIDE * SIDE
