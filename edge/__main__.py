@@ -12,7 +12,7 @@ import time
 import uvloop
 
 from edge.app import EdgeReadiness, build_edge_app
-from edge.identity import opened_identity
+from edge.identity import LOOKUP_CONNECTIONS, opened_identity
 from edge.proxy import Proxy
 from edge.routing import Router, StaticDirectory
 from edge.settings import EdgeSettings
@@ -35,10 +35,12 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
     """
     edge = settings.edge
     redis = connect_redis(settings.redis.url)
+    lookups = connect_redis(settings.redis.url, max_connections=LOOKUP_CONNECTIONS)
     directory = StaticDirectory(edge.nodes)
     async with (
         redis,
-        opened_identity(redis, edge, time.monotonic, time.time) as identity,
+        lookups,
+        opened_identity(redis, lookups, edge, time.monotonic, time.time) as identity,
         NodeClient.opened(edge) as client,
     ):
         readiness = EdgeReadiness(redis, identity.invalidations, directory)
