@@ -25,6 +25,9 @@ from shared.serve import CannotListen, Site, serving, wait_for_stop
 from shared.settings import SettingsError, config_tables, load_settings
 from shared.web import render_anthropic, render_problem
 
+ENDINGS_S = 5.0
+"""What handlers have for their last words and bills, once the engine is gone."""
+
 
 def main() -> None:
     """Run until SIGTERM or SIGINT; what keeps it from starting is one sentence on standard error."""
@@ -50,7 +53,11 @@ async def run(settings: NodeSettings, home: Path) -> None:
     section = settings.node
     model = _served_model(settings, home / "models")
     gate = Gate(section.id, load_edge_keys(section.edge_keys_file))
-    supervisor = Supervisor(lambda: _start_engine(section.engine, model))
+    supervisor = Supervisor(
+        lambda: _start_engine(section.engine, model),
+        start_s=section.engine_start_s,
+        silence_s=section.engine_silence_s,
+    )
     spool = home / "spool" / section.id
     async with (
         open_intake(settings.egress) as images,
@@ -67,9 +74,11 @@ async def run(settings: NodeSettings, home: Path) -> None:
             Site(operator_app, render_problem, section.operator_host, section.operator_port),
         ]
         _calm_collector()
-        async with serving(sites, drain_s=section.drain_s):
+        async with serving(sites, drain_s=ENDINGS_S):
             supervisor.start()
-            await wait_for_stop(supervisor.drain)
+            await wait_for_stop(sites, supervisor.drain)
+            # It listens still: what comes is refused as not begun with, for the edge to take elsewhere.
+            await supervisor.drained(section.drain_s)
     await supervisor.stop()
 
 
@@ -92,7 +101,7 @@ def _served_model(settings: NodeSettings, models_dir: Path) -> ServedModel:
 
 async def _start_engine(kind: str, model: ServedModel) -> Engine:
     if kind == "scripted":
-        return await start_scripted_engine()
+        return await start_scripted_engine(model)
     from node.engine.vllm_engine import start_vllm_engine
 
     engine = await start_vllm_engine(model)

@@ -16,6 +16,7 @@ from aiohttp import web
 from node.admission import Ticket
 from node.engine.port import Engine, Generation, Piece, Started
 from node.engine.supervisor import Supervisor
+from node.handover import Place
 from node.limits.settlement import Notes
 from node.receive import Receiver
 from node.sse import PING_AFTER_S, event_stream
@@ -51,10 +52,11 @@ class MessagesHandler:
         received = await self.receiver.receive(request, parse_request)
         ticket, engine = await self.receiver.admit(received, self.supervisor.engine, request[CONTEXT])
         async with ticket:
-            return await self._answer(request, received.message, engine, ticket)
+            with self.supervisor.handover.place() as place:
+                return await self._answer(request, received.message, engine, ticket, place)
 
     async def _answer(
-        self, request: web.Request, message: MessagesRequest, engine: Engine, ticket: Ticket
+        self, request: web.Request, message: MessagesRequest, engine: Engine, ticket: Ticket, place: Place
     ) -> web.StreamResponse:
         context, reservation = request[CONTEXT], ticket.reservation
         rendered = await self.receiver.render(engine, message, ticket, context)
@@ -66,7 +68,9 @@ class MessagesHandler:
         reservation.follow(generation.usage)
         async with aclosing(generation):
             pieces = aiter(generation)
+            self.supervisor.handover.note_queued(place)
             started = await anext(pieces)  # a failure up to here is a plain HTTP error
+            self.supervisor.handover.note_begun(place)
             reservation.note_prefilled()
             answer = Answer(self, context, message, generation, Inspector(guide), reservation.notes)
             if message.stream:

@@ -108,3 +108,18 @@ def settle_keys(hold: Hold) -> list[str]:
         record_key(org, request_id),
         record_ids_key(org),
     ]
+
+
+def release_keys(hold: Hold) -> list[str]:
+    """In the order of `release.lua`."""
+    subject = hold.subject
+    org, request_id = subject.org, subject.request_id
+    return [
+        reservation_key(org, request_id),
+        leases_key(org),
+        *spend_keys(subject, hold.admitted_ms),
+        meter_key(subject, "requests"),
+        meter_key(subject, "tokens"),
+        record_key(org, request_id),
+        record_ids_key(org),
+    ]

@@ -30,6 +30,7 @@ from node.limits.limiter import (
     Subject,
 )
 from shared.errors import ApiError
+from shared.not_started import HEADER
 from shared.request_log import Outcome
 from shared.tasks import end_task
 from shared.timing import Phases
@@ -162,10 +163,20 @@ class Reservation:
         """Bill it; `error` is what ended it early."""
         if self._renewing is not None:
             await end_task(self._renewing)
+        if isinstance(error, ApiError) and HEADER in error.headers:
+            await self._release()
+            return
         settlement = build_settlement(self._hold, self.progress(), self._ending(error), self._image_bytes)
         booking = await self._desk.books.book(settlement)
         if isinstance(booking, AlreadySettled):
             _log.warning("a request was settled before", extra={"facts": {"request": self._hold.subject.request_id}})
+
+    async def _release(self) -> None:
+        """Another node may be asked the same at any moment, so there must be no trace of it here."""
+        try:
+            await self._desk.limiter.release(self._hold)
+        except Exception:
+            _log.exception("a release failed")
 
     async def _renew_forever(self) -> None:
         while True:
