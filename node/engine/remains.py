@@ -6,7 +6,6 @@ Decides what may be removed: files that they had mapped and nobody here has. Lin
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable
 from multiprocessing import resource_tracker
 from multiprocessing.process import BaseProcess
@@ -16,23 +15,24 @@ import psutil
 
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - where Linux keeps it
 _SEMAPHORE = "sem."
+_SEGMENT = "psm_"
 
 
 def shared_memory_of(processes: Iterable[BaseProcess]) -> set[Path]:
     """The files of shared memory that these processes and their children have mapped."""
-    found: set[Path] = set()
+    inodes: set[int] = set()
     for process in processes:
         if process.is_alive():
             with contextlib.suppress(psutil.Error):
                 parent = psutil.Process(process.pid)
                 for each in (parent, *parent.children(recursive=True)):
-                    found |= _mapped_by(str(each.pid))
-    return found
+                    inodes |= _mapped_by(str(each.pid))
+    return _files_of(inodes)
 
 
-def remove_remains(files: Iterable[Path]) -> None:
+def remove_remains(files: set[Path]) -> None:
     """Remove those that are there still, unless this process uses them."""
-    for file in set(files) - _mapped_by("self"):
+    for file in files - _files_of(_mapped_by("self")):
         try:
             file.unlink()
         except OSError:  # its maker ended well
@@ -40,15 +40,21 @@ def remove_remains(files: Iterable[Path]) -> None:
         # One tracker serves all processes that a node spawns; it would complain at the end.
         if file.name.startswith(_SEMAPHORE):
             resource_tracker.unregister("/" + file.name.removeprefix(_SEMAPHORE), "semaphore")
-        elif file.name.startswith("psm_"):
+        elif file.name.startswith(_SEGMENT):
             resource_tracker.unregister("/" + file.name, "shared_memory")
 
 
-def _mapped_by(process: str) -> set[Path]:
+def _mapped_by(process: str) -> set[int]:
+    """Inodes: a semaphore is mapped under a name that it has no more."""
     try:
         lines = Path("/proc", process, "maps").read_text().splitlines()
     except OSError:
         return set()
-    prefix = f"{SHARED_MEMORY}{os.sep}"
-    paths = {line.split(maxsplit=5)[5] for line in lines if prefix in line}
-    return {Path(path) for path in paths if path.startswith(prefix) and not path.endswith(" (deleted)")}
+    return {int(line.split(maxsplit=5)[4]) for line in lines if f" {SHARED_MEMORY}/" in line}
+
+
+def _files_of(inodes: set[int]) -> set[Path]:
+    try:
+        return {file for file in SHARED_MEMORY.iterdir() if file.stat().st_ino in inodes}
+    except OSError:  # one of them has just gone, or it isn't Linux
+        return set()

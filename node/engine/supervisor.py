@@ -14,7 +14,7 @@ from node.engine.history import History, Watchdog
 from node.engine.port import Engine, EngineFactory, EngineState, Load
 from node.handover import Handover
 from shared.errors import BACKEND_UNAVAILABLE, ApiError
-from shared.not_started import NOT_STARTED
+from shared.hop import NOT_STARTED
 from shared.tasks import end_task
 
 START_S = 1800.0
@@ -81,7 +81,7 @@ class Supervisor:
         seconds = self._history.retry_after_s(self._clock_s())
         word = _WORDS.get(self.state, "is stopped")
         message = f"The model runtime {word}; retry in {seconds} second{'' if seconds == 1 else 's'}"
-        return ApiError(BACKEND_UNAVAILABLE, message, retry_after_s=seconds, headers=dict(NOT_STARTED))
+        return ApiError(BACKEND_UNAVAILABLE, message, retry_after_s=seconds, headers={NOT_STARTED: "1"})
 
     def load(self) -> Load:
         """What the engine does; nothing while there is none."""

@@ -43,7 +43,7 @@ vLLM refuses more characters than so many tokens could hold before it tokenizes,
 """
 _DEATH_POLL_S = 0.25
 _CORE = "EngineCore"
-_REMEMBERING = ("vllm.transformers_utils.", "vllm.tokenizers.", "vllm.renderers.", "vllm.multimodal.")
+_REMEMBERING = ("vllm.transformers_utils.", "vllm.tokenizers.", "vllm.renderers.", "vllm.multimodal.", "vllm.utils.")
 """Modules of vLLM's that keep tokenizers and processors of engines that are gone."""
 _BUSY_RETRY_AFTER_S = 1
 _GRAMMARS = "xgrammar"

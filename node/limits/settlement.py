@@ -30,7 +30,7 @@ from node.limits.limiter import (
     Subject,
 )
 from shared.errors import ApiError
-from shared.not_started import HEADER
+from shared.hop import NOT_STARTED
 from shared.request_log import Outcome
 from shared.tasks import end_task
 from shared.timing import Phases
@@ -163,7 +163,7 @@ class Reservation:
         """Bill it; `error` is what ended it early."""
         if self._renewing is not None:
             await end_task(self._renewing)
-        if isinstance(error, ApiError) and HEADER in error.headers:
+        if isinstance(error, ApiError) and NOT_STARTED in error.headers:
             await self._release()
             return
         settlement = build_settlement(self._hold, self.progress(), self._ending(error), self._image_bytes)

@@ -6,7 +6,7 @@ from node.limits import names
 from node.limits.limiter import Limits, Needs, Settled, SpendCap, Subject
 from node.limits.settlement import Desk, Reservation
 from shared.errors import BACKEND_UNAVAILABLE, ApiError
-from shared.not_started import NOT_STARTED
+from shared.hop import NOT_STARTED
 from tests.integration.limits.parts import World, bill, hold_of
 from tests.integration.limits.test_lifetime import desk, opened
 
@@ -86,7 +86,7 @@ async def end(reservation: Reservation, error: ApiError) -> None:
 async def test_what_goes_back_unbegun_is_released_and_not_billed(world: World, desk: Desk) -> None:
     subject = world.subject(LIMITS, CAP)
     before = await traces(world, subject)
-    error = ApiError(BACKEND_UNAVAILABLE, "is shutting down", headers=dict(NOT_STARTED))
+    error = ApiError(BACKEND_UNAVAILABLE, "is shutting down", headers={NOT_STARTED: "1"})
     await end(await opened(desk, subject), error)
     assert await traces(world, subject) == before
 

@@ -10,7 +10,7 @@ import pytest
 
 from node.engine.scripted import ScriptedEngine
 from node.limits import names
-from shared.not_started import HEADER
+from shared.hop import NOT_STARTED
 from shared.redis import connect_redis
 from tests.integration.node.conftest import CALLER, Node, Start
 from tests.integration.node.test_messages import events_of
@@ -60,7 +60,7 @@ async def test_what_waits_goes_back_unbegun_and_what_runs_goes_on(narrow: Node, 
     narrow.supervisor.drain()
     for task in waiting:
         answer = await task
-        assert (answer.status, answer.headers[HEADER]) == (503, "1")
+        assert (answer.status, answer.headers[NOT_STARTED]) == (503, "1")
         assert (await answer.json())["b3os"]["code"] == "infer_backend_unavailable"
     assert [event["type"] for event in await events_of(await begun)][-1] == "message_stop"
     assert await leases(redis_url) == 0
@@ -75,7 +75,7 @@ async def test_who_is_in_the_engine_before_its_first_token_stays(narrow: Node) -
 async def test_who_comes_later_is_refused_as_unbegun(narrow: Node) -> None:
     narrow.supervisor.drain()
     answer = await narrow.post([["text", "a"]])
-    assert (answer.status, answer.headers[HEADER]) == (503, "1")
+    assert (answer.status, answer.headers[NOT_STARTED]) == (503, "1")
 
 
 async def test_what_runs_longer_than_it_may_ends_with_an_error(narrow: Node) -> None:
@@ -94,7 +94,7 @@ async def test_an_answer_in_one_piece_that_runs_too_long_is_a_503(narrow: Node) 
     await narrow.supervisor.drained(0.01)
     answer = await whole
     assert answer.status == 503
-    assert HEADER not in answer.headers  # it was begun, and is billed
+    assert NOT_STARTED not in answer.headers  # it was begun, and is billed
 
 
 async def test_draining_ends_with_the_last_request(narrow: Node) -> None:

@@ -13,7 +13,7 @@ from node.engine.port import EngineState, Guide, Piece, Prompt, Sampling, Starte
 from node.engine.scripted import ScriptedEngine
 from node.engine.supervisor import Supervisor
 from shared.errors import ApiError
-from shared.not_started import HEADER
+from shared.hop import NOT_STARTED
 
 
 class MortalEngine(ScriptedEngine):
@@ -61,7 +61,7 @@ async def test_an_engine_that_does_not_start_or_ends_badly_is_started_again() ->
     watched = Supervisor(factory)
     with pytest.raises(ApiError, match="is starting; retry in 20 seconds") as caught:
         watched.engine()
-    assert HEADER in caught.value.headers
+    assert NOT_STARTED in caught.value.headers
     watched.start()
     await until(lambda: watched.state == "ready")
     await factory.engines[0].kill()
