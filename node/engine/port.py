@@ -149,19 +149,19 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class EngineLoad:
     """What an engine does at this moment, as far as it tells.
 
     Attributes:
         running, waiting: requests that are computed, and those in its queue.
-        cache_share: how much of the room for prompts and answers is taken, from 0 to 1.
+        cache_usage: how much of the room for prompts and answers is taken, from 0 to 1.
         steps: how often it has computed. With requests in hand it stands still only where the engine hangs.
         answers: how many it has begun: an engine without any may be one that can't work.
     """
 
     running: int = 0
     waiting: int = 0
-    cache_share: float | None = None
+    cache_usage: float | None = None
     steps: int = 0
     answers: int = 0
 
@@ -249,7 +249,7 @@ class Engine(Protocol):
     def unfinished_requests(self) -> int:
         """Requests that the engine holds right now."""
 
-    def load(self) -> Load:
+    def load(self) -> EngineLoad:
         """What it does right now; cheap."""
 
     async def wait_until_dead(self) -> str:

@@ -29,8 +29,8 @@ from node.catalog.served import ServedModel
 from node.engine.port import (
     ANY_SIDE_PX,
     End,
+    EngineLoad,
     Guide,
-    Load,
     Piece,
     Prompt,
     Sampling,
@@ -109,10 +109,10 @@ class ScriptedEngine:
         """Generations that were begun and not ended."""
         return self._held
 
-    def load(self) -> Load:
+    def load(self) -> EngineLoad:
         """A pause is work: between two looks there is always a step, unless it hangs."""
         self._steps += not self._hangs
-        return Load(self._running, self._held - self._running, None, self._steps, self._answers)
+        return EngineLoad(self._running, self._held - self._running, None, self._steps, self._answers)
 
     def hang(self) -> None:
         """Compute nothing any more."""

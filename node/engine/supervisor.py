@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 
 from node.engine.history import History, Watchdog
-from node.engine.port import Engine, EngineFactory, EngineState, Load
+from node.engine.port import Engine, EngineFactory, EngineLoad, EngineState
 from node.handover import Handover
 from shared.errors import BACKEND_UNAVAILABLE, ApiError
 from shared.hop import NOT_STARTED
@@ -83,9 +83,9 @@ class Supervisor:
         message = f"The model runtime {word}; retry in {seconds} second{'' if seconds == 1 else 's'}"
         return ApiError(BACKEND_UNAVAILABLE, message, retry_after_s=seconds, headers={NOT_STARTED: "1"})
 
-    def load(self) -> Load:
+    def load(self) -> EngineLoad:
         """What the engine does; nothing while there is none."""
-        return Load() if self._engine is None else self._engine.load()
+        return EngineLoad() if self._engine is None else self._engine.load()
 
     def running(self) -> int:
         """Requests in the engine, those that wait there included."""

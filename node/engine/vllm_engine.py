@@ -26,7 +26,7 @@ from node.engine.dialect import Splitter
 from node.engine.grammar_guard import GrammarGuard
 from node.engine.history import LONGEST_WAIT_S
 from node.engine.markers import read_markers
-from node.engine.port import ANY_SIDE_PX, Guide, Load, Piece, Prompt, Sampling, Started, Usage
+from node.engine.port import ANY_SIDE_PX, EngineLoad, Guide, Piece, Prompt, Sampling, Started, Usage
 from node.engine.remains import remove_remains, shared_memory_of
 from node.engine.vllm_setup import engine_arguments, set_environment
 from node.wire.faults import UNREADABLE
@@ -114,20 +114,20 @@ class StepMeter:
 
     steps: int = 0
     _running: dict[int, int] = field(default_factory=dict)
-    _cache_share: dict[int, float] = field(default_factory=dict)
+    _cache_usage: dict[int, float] = field(default_factory=dict)
 
-    def note(self, core: int, running: int, cache_share: float) -> None:
+    def note(self, core: int, running: int, cache_usage: float) -> None:
         """A step was made."""
         self.steps += 1
-        self._running[core], self._cache_share[core] = running, cache_share
+        self._running[core], self._cache_usage[core] = running, cache_usage
 
     def running(self) -> int:
         """Requests that were computed in the last steps."""
         return sum(self._running.values())
 
-    def cache_share(self) -> float | None:
+    def cache_usage(self) -> float | None:
         """Of the fullest."""
-        return max(self._cache_share.values(), default=None)
+        return max(self._cache_usage.values(), default=None)
 
 
 def _logger_for(meter: StepMeter) -> Any:
@@ -324,11 +324,11 @@ class VllmEngine:
         """Requests that the engine holds right now."""
         return int(self._engine.get_num_unfinished_requests())
 
-    def load(self) -> Load:
+    def load(self) -> EngineLoad:
         """What the last step told; whom no step has told of yet waits."""
         held = self.unfinished_requests()
         running = min(self._meter.running(), held)
-        return Load(running, held - running, self._meter.cache_share(), self._meter.steps, self._answers)
+        return EngineLoad(running, held - running, self._meter.cache_usage(), self._meter.steps, self._answers)
 
     def count_answer(self) -> None:
         """One has begun."""
