@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
 import os
 import sys
@@ -89,8 +91,15 @@ def _calm_collector() -> None:
     """
     gc.unfreeze()
     gc.collect()
+    _give_back_memory()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+
+
+def _give_back_memory() -> None:
+    """What was freed, an engine before this one for instance; glibc's allocator keeps it otherwise."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _served_model(settings: NodeSettings, models_dir: Path) -> ServedModel:

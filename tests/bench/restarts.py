@@ -84,12 +84,12 @@ def weigh(node: Part) -> Weight:
     )
 
 
-async def kill_and_come_back(service: Service, tenant: Tenant) -> Round:
-    """One round."""
+async def kill_and_come_back(service: Service, tenant: Tenant, number: signal.Signals = signal.SIGKILL) -> Round:
+    """One round; `number` is what the core gets."""
     node, edge = service.more
     call = await tenant.opened([], edge=edge, model=MODEL, messages=ENDLESS, max_tokens=3000)
     await call.read(5)
-    os.kill(core_of(node).pid, signal.SIGKILL)
+    os.kill(core_of(node).pid, number)
     begun_s = time.monotonic()
     await call.read()
     assert call.code == "infer_backend_unavailable", call.code

@@ -252,7 +252,11 @@ async def running_service(
     more = []
     if real:
         name = f"n{nodes + 1}"
-        engine = {"B3OS_NODE_ENGINE": "vllm", "B3OS_MODEL": str(ROOT / "tests" / "models" / "tiny-vision")}
+        engine = {
+            "B3OS_NODE_ENGINE": "vllm",
+            "B3OS_NODE_ENGINE_SILENCE_S": "20",
+            "B3OS_MODEL": str(ROOT / "tests" / "models" / "tiny-vision"),
+        }
         node = plan.node(name, names[name], **engine)
         more = [node, plan.edge("real", plan.edge_ports[-1], {name: node.url})]
     service = Service(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+
 from tests.bench.restarts import count_to_five, kill_and_come_back
 from tests.e2e.money.client import Tenant
 from tests.e2e.money.service import Part, Service
@@ -24,3 +26,10 @@ async def test_an_engine_that_is_killed_comes_back_and_leaves_nothing(
     assert after.threads - before.threads <= 1
     assert (after.children, after.zombies) == (before.children, 0)
     assert after.rss_mib - before.rss_mib < SOME_MIB
+
+
+async def test_an_engine_that_stands_still_is_replaced(service: Service, tenant: Tenant, real_edge: Part) -> None:
+    right = (await count_to_five(tenant, real_edge)).text
+    stopped = await kill_and_come_back(service, tenant, signal.SIGSTOP)
+    assert stopped.text == right
+    assert stopped.weight.zombies == 0
