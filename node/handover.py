@@ -82,7 +82,8 @@ class Handover:
         for place in (*fresh, *queued[max(0, len(queued) - engine_waits) :]):
             place.interruption.interrupt()
 
-    async def wait_until_idle(self, within_s: float) -> None:
-        """Return when all have ended, or after `within_s` seconds."""
+    async def wait_until_idle(self, within_s: float) -> bool:
+        """Return when all have ended, or after `within_s` seconds; whether they have."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._is_idle.wait(), within_s)
+        return self._is_idle.is_set()

@@ -113,13 +113,9 @@ class Supervisor:
 
     async def drained(self, within_s: float) -> None:
         """Wait until what runs has ended, and end what runs longer than `within_s` seconds, each with an error."""
-        await self.handover.wait_until_idle(within_s)
-        await self.cut()
-
-    async def cut(self) -> None:
-        """End what still runs, each with an error of its own."""
-        if self._engine is not None:
+        if not await self.handover.wait_until_idle(within_s) and self._engine is not None and self._task is not None:
             await self._engine.kill()
+            await asyncio.wait({self._task}, timeout=ENDS_WITHIN_S)
 
     async def stop(self) -> None:
         """End the engine. A start under way is abandoned: its thread can't be interrupted."""
