@@ -148,6 +148,7 @@ class Supervisor:
                 await asyncio.wait({starting}, timeout=ENDS_WITHIN_S)
                 if not starting.done():  # two at once would take each other's memory
                     _log.critical("the engine's start can't be ended; restart the node")
+                    self._become("failed")
                     await asyncio.wait({starting})
             self._engine = None if starting.cancelled() else starting.result()
         except asyncio.CancelledError:

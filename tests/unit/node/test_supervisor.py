@@ -174,6 +174,30 @@ async def test_a_start_that_takes_too_long_is_ended_and_made_again() -> None:
     await watched.stop()
 
 
+async def test_a_start_that_can_not_even_be_ended_is_not_made_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "ENDS_WITHIN_S", 0.01)
+    starts, is_over = 0, asyncio.Event()
+
+    async def factory() -> ScriptedEngine:
+        nonlocal starts
+        starts += 1
+        while not is_over.is_set():
+            try:
+                await is_over.wait()
+            except asyncio.CancelledError:
+                continue
+        return ScriptedEngine()
+
+    watched = Supervisor(factory, start_s=0.01)
+    watched.start()
+    await until(lambda: watched.state == "failed")
+    assert (starts, watched.reason) == (1, "its start took longer than 0.01 s")
+    is_over.set()
+    await until(lambda: watched.state == "ready")
+    assert starts == 1
+    await watched.stop()
+
+
 async def test_a_drained_supervisor_stays_drained_though_its_engine_becomes_ready() -> None:
     begin = asyncio.Event()
     made: list[ScriptedEngine] = []
