@@ -5,6 +5,7 @@ Exit codes: 0 stopped as asked, 1 can't run (a port, the signing key), 2 setting
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
@@ -12,6 +13,7 @@ import time
 import uvloop
 
 from edge.app import EdgeReadiness, build_edge_app
+from edge.departures import Departures
 from edge.identity import LOOKUP_CONNECTIONS, opened_identity
 from edge.proxy import Proxy
 from edge.routing import Router, StaticDirectory
@@ -25,6 +27,9 @@ from shared.redis import connect_redis
 from shared.serve import CannotListen, Site, serving, wait_for_stop
 from shared.settings import SettingsError, config_tables, load_settings
 from shared.web import render_openai, render_problem
+
+LAST_WORDS_S = 5.0
+"""What streams that are cut have for their last event."""
 
 
 async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
@@ -44,13 +49,16 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
         NodeClient.opened(edge) as client,
     ):
         readiness = EdgeReadiness(redis, identity.invalidations, directory)
+        departures = Departures()
         proxy = Proxy(identity.authenticator, Router(directory), client, signing_key, edge, time.time)
         sites = [
             Site(build_operator_app(readiness.check), render_problem, edge.operator_host, edge.operator_port),
-            Site(build_edge_app(proxy, identity), render_openai, edge.host, edge.port),
+            Site(build_edge_app(proxy, identity, departures), render_openai, edge.host, edge.port),
         ]
-        async with readiness.durability.watching(), serving(sites, drain_s=edge.drain_s):
-            await wait_for_stop(readiness.stop)
+        async with readiness.durability.watching(), serving(sites, drain_s=edge.drain_s + LAST_WORDS_S):
+            await wait_for_stop(sites, readiness.stop)
+            await asyncio.sleep(edge.lame_duck_s)
+            asyncio.get_running_loop().call_later(edge.drain_s, departures.cut)
 
 
 def main() -> None:

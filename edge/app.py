@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 from edge.api.gate import Gate
 from edge.auth.invalidations import Invalidations
 from edge.auth.store import StoreUnavailable
+from edge.departures import Departures
 from edge.identity import IdentityParts
 from edge.openapi import load_documents
 from edge.pages.served import load_pages
@@ -31,9 +32,10 @@ OPEN = frozenset(("/v1/auth/login", "/v1/auth/device/code", "/v1/auth/device/tok
 _log = logging.getLogger("b3os.edge.app")
 
 
-def build_edge_app(proxy: Proxy, identity: IdentityParts) -> web.Application:
+def build_edge_app(proxy: Proxy, identity: IdentityParts, departures: Departures | None = None) -> web.Application:
     """The public application."""
     app = build_app(_choose_render)
+    app.middlewares.append((departures or Departures()).middleware())
     messages = f"{PREFIX}/v1/messages"
     for path, node_path in (
         (messages, messages),

@@ -60,7 +60,7 @@ def _is_terminal(frames: bytes) -> bool:
     return any(line in frames or frames.startswith(line[1:]) for line in _TERMINAL)
 
 
-def render_node_lost(request_id: str) -> bytes:
-    """The event that ends a stream whose node is gone."""
-    error = ApiError(_NODE_LOST, "the node was lost before the answer was complete")
+def render_broken(request_id: str, message: str) -> bytes:
+    """The event that ends a stream in the place of its node."""
+    error = ApiError(_NODE_LOST, message)
     return b"event: error\ndata: " + orjson.dumps(anthropic_body(error, request_id)) + _END

@@ -11,14 +11,16 @@ import logging
 import aiohttp
 from aiohttp import web
 
+from edge.departures import INTERRUPTION
 from edge.forward import STREAM_HEADERS, build_response_headers
-from edge.frames import FrameCutter, FrameTooLong, render_node_lost
+from edge.frames import FrameCutter, FrameTooLong, render_broken
 from edge.settings import EdgeSection
 from edge.upstream import NodeLost, read_chunks
 from shared.errors import NODE_UNAVAILABLE, ApiError
 from shared.web import CONTEXT
 
 MAX_WHOLE_BYTES = 64 << 20
+STOPPING = "this edge stops"
 _log = logging.getLogger("b3os.edge.relay")
 
 
@@ -84,18 +86,27 @@ async def _relay_stream(
                 return response
     except (NodeLost, FrameTooLong) as error:
         cause = str(error) or type(error).__name__
+    except asyncio.CancelledError:
+        if not request[INTERRUPTION].absorb():
+            raise
+        cause = STOPPING
     async with outlet:
         if not cutter.has_ended:
-            await _write_node_lost(request, response, cause)
+            await _write_end(request, response, cause)
         await response.write_eof()
     return response
 
 
-async def _write_node_lost(request: web.Request, response: web.StreamResponse, cause: str) -> None:
+async def _write_end(request: web.Request, response: web.StreamResponse, cause: str) -> None:
+    """The `error` event in the place of the node's end."""
     context = request[CONTEXT]
+    if cause is STOPPING:
+        context.facts["ended_by"] = "edge"
+        await response.write(render_broken(context.request_id, "the server stopped before the answer was complete"))
+        return
     context.facts["ended_by"] = "node"
     _log.error("node broke off within a stream", extra={"facts": {"cause": cause}})
-    await response.write(render_node_lost(context.request_id))
+    await response.write(render_broken(context.request_id, "the node was lost before the answer was complete"))
 
 
 class _Outlet:

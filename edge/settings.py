@@ -29,7 +29,8 @@ class EdgeSection(Section):
             names the model's limit and comes in the node's shape.
         max_bodies_bytes: all bodies that are held at once, until their nodes begin to answer.
         max_bodies_per_organization_bytes: how much of that one organization may hold: one body at least.
-        drain_s: how long running answers may go on after SIGTERM.
+        lame_duck_s: how long it takes requests after SIGTERM, not ready any more, until balancers have noticed.
+        drain_s: how long running answers may go on after that.
         connect_s, head_s, chunk_s: how long a node may take to accept, to begin its answer, and between two chunks.
         stalled_client_s: how long a client may take nothing before it is cut.
         dashboard_hosts: the names under which people use the service: sessions exist there alone. Without any, this
@@ -58,6 +59,7 @@ class EdgeSection(Section):
     max_request_bytes: int = Field(33_554_432, ge=1024)
     max_bodies_bytes: int = Field(268_435_456, ge=1024)
     max_bodies_per_organization_bytes: int = Field(67_108_864, ge=1024)
+    lame_duck_s: float = Field(0, ge=0)
     drain_s: float = Field(30, ge=0)
     connect_s: float = Field(2, gt=0)
     head_s: float = Field(600, gt=0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
+import ctypes
 import gc
 import os
 import sys
@@ -28,6 +29,8 @@ from shared.web import render_anthropic, render_problem
 
 SWITCH_S = 0.001
 """How long the event loop waits for a thread that reads a large body. Python's 5 ms add up, once for each answer."""
+ENDINGS_S = 5.0
+"""What handlers have for their last words and bills, once the engine is gone."""
 
 
 def main() -> None:
@@ -55,7 +58,11 @@ async def run(settings: NodeSettings, home: Path) -> None:
     section = settings.node
     model = _served_model(settings, home / "models")
     gate = Gate(section.id, load_edge_keys(section.edge_keys_file))
-    supervisor = Supervisor(lambda: _start_engine(section.engine, model))
+    supervisor = Supervisor(
+        lambda: _start_engine(section.engine, model),
+        start_s=section.engine_start_s,
+        silence_s=section.engine_silence_s,
+    )
     spool = home / "spool" / section.id
     async with (
         open_intake(settings.egress) as images,
@@ -72,15 +79,12 @@ async def run(settings: NodeSettings, home: Path) -> None:
             Site(operator_app, render_problem, section.operator_host, section.operator_port),
         ]
         _calm_collector()
-
-        def stopping() -> None:
-            supervisor.drain()
-            # Until then, who is cancelled has left; afterwards the server ends what still runs.
-            asyncio.get_running_loop().call_later(section.drain_s, desk.stop)
-
-        async with serving(sites, drain_s=section.drain_s):
+        async with serving(sites, drain_s=ENDINGS_S):
             supervisor.start()
-            await wait_for_stop(stopping)
+            await wait_for_stop(sites, supervisor.drain)
+            # It listens still: what comes is refused as not begun with, for the edge to take elsewhere.
+            await supervisor.drained(section.drain_s)
+            desk.stop()  # whoever is cancelled from here on has not left
     await supervisor.stop()
 
 
@@ -91,8 +95,15 @@ def _calm_collector() -> None:
     """
     gc.unfreeze()
     gc.collect()
+    _give_back_memory()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+
+
+def _give_back_memory() -> None:
+    """What was freed, an engine before this one for instance; glibc's allocator keeps it otherwise."""
+    with contextlib.suppress(AttributeError, OSError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _served_model(settings: NodeSettings, models_dir: Path) -> ServedModel:
@@ -103,7 +114,7 @@ def _served_model(settings: NodeSettings, models_dir: Path) -> ServedModel:
 
 async def _start_engine(kind: str, model: ServedModel) -> Engine:
     if kind == "scripted":
-        return await start_scripted_engine()
+        return await start_scripted_engine(model)
     from node.engine.vllm_engine import start_vllm_engine
 
     engine = await start_vllm_engine(model)

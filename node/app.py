@@ -59,6 +59,9 @@ def build_node_operator_app(
             "state": supervisor.state,
             "model": model.served_id,
             "running": supervisor.running(),
+            "waiting": supervisor.load().waiting,
+            "restarts": supervisor.restarts,
+            "reason": supervisor.reason,
         }
         return supervisor.state == "ready", facts
 

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from node.engine.port import Generation, Piece, Started
 from node.engine.supervisor import Supervisor
+from node.handover import Place
 from node.limits.settlement import Notes
 from node.receive import Arrival, Receiver
 from node.sse import PING_AFTER_S, event_stream
@@ -50,9 +51,10 @@ class MessagesHandler:
         """
         arrival = await self.receiver.admit(request, self.supervisor.engine)
         async with arrival.ticket:
-            return await self._answer(request, arrival)
+            with self.supervisor.handover.place() as place:
+                return await self._answer(request, arrival, place)
 
-    async def _answer(self, request: web.Request, arrival: Arrival) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, arrival: Arrival, place: Place) -> web.StreamResponse:
         context, engine, ticket = arrival.context, arrival.engine, arrival.ticket
         message, order = await self.receiver.read(arrival, parse_request)
         await ticket.guess(order)
@@ -68,7 +70,9 @@ class MessagesHandler:
         reservation.follow(generation.usage)
         async with aclosing(generation):
             pieces = aiter(generation)
+            self.supervisor.handover.note_queued(place)
             started = await anext(pieces)  # a failure up to here is a plain HTTP error
+            self.supervisor.handover.note_begun(place)
             reservation.note_prefilled()
             answer = Answer(self, context, message, generation, inspector, reservation.notes)
             if message.stream:

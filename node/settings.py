@@ -26,6 +26,8 @@ class NodeSection(Section):
         edge_keys_file: JSON object of `kid` to Ed25519 public key in PEM; from a file of the operator's and never
             from Redis, since who can write Redis must not become an issuer.
         operator_port: `/healthz` and `/readyz`, on `operator_host` only.
+        engine_start_s: longest start of the engine. engine_silence_s: how long it may go without a step while it has
+            requests, before it counts as hung and is started again; a step computes thousands of a prompt's tokens.
         drain_s: how long running answers may go on after SIGTERM.
     """
 
@@ -36,6 +38,8 @@ class NodeSection(Section):
     operator_port: int = Field(7711, ge=0, le=65535)
     edge_keys_file: Path = Path(".b3os/keys/edge-public.json")
     engine: Literal["vllm", "scripted"] = "vllm"
+    engine_start_s: float = Field(1800, gt=0)
+    engine_silence_s: float = Field(120, gt=0)
     drain_s: float = Field(30, ge=0)
 
 

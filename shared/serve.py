@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from shared.http_server import ContractRunner
-from shared.web import Render
+from shared.web import STOPPING, Render
 
 
 class CannotListen(Exception):
@@ -56,12 +56,14 @@ def _why(site: Site, error: OSError) -> str:
     return f"{site.host}:{site.port} {reason}"
 
 
-async def wait_for_stop(on_signal: Callable[[], None] = lambda: None) -> None:
-    """Return at the first SIGTERM or SIGINT, after `on_signal`."""
+async def wait_for_stop(sites: list[Site], on_signal: Callable[[], None] = lambda: None) -> None:
+    """Return at the first SIGTERM or SIGINT, after `on_signal`. From then on each answer closes its connection."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
     def stopping() -> None:
+        for site in sites:
+            site.app[STOPPING].is_on = True
         on_signal()
         stop.set()
 

@@ -1,4 +1,4 @@
-"""How a background task is ended. Must not know what it does."""
+"""How a task is ended from outside. Must not know what it does."""
 
 from __future__ import annotations
 
@@ -26,3 +26,25 @@ async def in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
         yield
     finally:
         await end_task(task)
+
+
+class Interruption:
+    """A cancellation of the current task that it can tell from any other."""
+
+    __slots__ = ("_cancelled_before", "_is_made", "_task")
+
+    def __init__(self) -> None:
+        """Of the task that runs now."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101 - coroutines run in tasks
+        self._task, self._cancelled_before, self._is_made = task, task.cancelling(), False
+
+    def interrupt(self) -> None:
+        """Cancel it, once."""
+        if not self._is_made:
+            self._is_made = True
+            self._task.cancel()
+
+    def absorb(self) -> bool:
+        """For whom a cancellation reached: whether it was this one alone, and is over now."""
+        return self._is_made and self._task.uncancel() <= self._cancelled_before

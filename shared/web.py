@@ -59,6 +59,16 @@ EXPECTS_CONTINUE: web.RequestKey[bool] = web.RequestKey("expects_continue", bool
 """The client waits for a 100 before it sends the body: `read_body` says it, once credentials and length are good."""
 
 
+@dataclass(slots=True)
+class Stopping:
+    """Whether this process is about to end: connections are closed after their answers, so that callers move on."""
+
+    is_on: bool = False
+
+
+STOPPING: web.AppKey[Stopping] = web.AppKey("stopping", Stopping)
+
+
 def json_response(
     body: object, *, status: int = 200, headers: dict[str, str] | None = None, content_type: str = "application/json"
 ) -> web.Response:
@@ -92,6 +102,7 @@ def build_app(choose_render: Callable[[web.Request], Render], *, log_level: int 
     """An application whose every answer, errors included, keeps the contract's promises on headers and shape."""
     app = web.Application(middlewares=[_observe(choose_render, log_level)])
     app.on_response_prepare.append(_add_headers)
+    app[STOPPING] = Stopping()
     return app
 
 
@@ -161,6 +172,9 @@ async def _add_headers(request: web.Request, response: web.StreamResponse) -> No
     context = request.get(CONTEXT) or RequestContext()
     context.has_begun = True
     stamp(response, context)
+    if request.app[STOPPING].is_on:
+        response.force_close()
+        response.headers["Connection"] = "close"  # aiohttp has chosen this header before it asks us
 
 
 def stamp(response: web.StreamResponse, context: RequestContext) -> None:

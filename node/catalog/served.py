@@ -70,6 +70,7 @@ def scripted_model(section: ModelSection) -> ServedModel:
         max_request_bytes=section.max_request_bytes,
         input_nano_usd_per_token=section.input_nano_usd_per_token,
         output_nano_usd_per_token=section.output_nano_usd_per_token,
+        engine=section.engine,
     )
 
 

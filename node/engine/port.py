@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-EngineState = Literal["starting", "ready", "draining", "failed", "stopped"]
+EngineState = Literal["starting", "ready", "restarting", "failed", "draining", "stopped"]
 ANY_SIDE_PX = 1 << 16
 """Of an engine that doesn't know what its model shrinks to; the node has a bound of its own."""
 
@@ -148,6 +148,29 @@ class End:
     reason: Literal["stop", "length"]
 
 
+@dataclass(frozen=True, slots=True)
+class EngineLoad:
+    """What an engine does at this moment, as far as it tells.
+
+    Attributes:
+        running, waiting: requests that are computed, and those in its queue.
+        cache_usage: how much of the room for prompts and answers is taken, from 0 to 1.
+        steps: how often it has computed. With requests in hand it stands still only where the engine hangs.
+        answers: how many it has begun: an engine without any may be one that can't work.
+    """
+
+    running: int = 0
+    waiting: int = 0
+    cache_usage: float | None = None
+    steps: int = 0
+    answers: int = 0
+
+    @property
+    def held(self) -> int:
+        """Requests in its hands."""
+        return self.running + self.waiting
+
+
 Piece = Started | Thinking | Text | ToolStart | ToolArguments | ToolEnd | End
 
 
@@ -226,14 +249,20 @@ class Engine(Protocol):
     def unfinished_requests(self) -> int:
         """Requests that the engine holds right now."""
 
+    def load(self) -> EngineLoad:
+        """What it does right now; cheap."""
+
     async def wait_until_dead(self) -> str:
         """Return the cause, for the log, once the engine can't answer any more."""
+
+    async def kill(self) -> None:
+        """End what computes at once, whatever it does: running generations fail, `wait_until_dead` returns."""
 
     async def shutdown(self) -> None:
         """End the engine and its processes; running generations fail."""
 
 
 class EngineFactory(Protocol):
-    """Makes a ready engine. Slow, and never blocks the event loop."""
+    """Makes a ready engine. Slow, and never blocks the event loop. Cancelled, it ends what it has begun."""
 
     async def __call__(self) -> Engine: ...

@@ -6,16 +6,18 @@ Decides what is played from the last script of the conversation: a JSON object i
     {"turns": [[step, ...], [step, ...]]}  one answer after the other, for agents that go on with results
 
     ["text", "Hel"]  ["thinking", "Hm"]  ["tool", "get_weather", {"city": "Paris"}]  ["cut", "get_weather", "{\"ci"]
-    ["pause", 0.5]   ["now"]   ["fail"]   ["crash"]   ["repeat", 1000, ["text", "x "]]
+    ["pause", 0.5]   ["now"]   ["fail"]   ["crash"]   ["die"]   ["hang"]   ["repeat", 1000, ["text", "x "]]
 
 `now` is a text with the monotonic clock in nanoseconds, for benchmarks; `cut` is a call that runs out of tokens;
-`fail` raises what a dying engine raises; `crash` raises a fault of ours. Without a script the answer is fixed, or
-made up where the request asks for a call or for JSON. A token is a word of the prompt, or a step.
+`fail` raises what a dying engine raises; `crash` raises a fault of ours; `die` ends the engine and all that it plays;
+at `hang` it computes nothing any more, for anybody. Without a script the answer is fixed, or made up where a request
+asks for a call or for JSON. A token is a word of the prompt, or a step.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import secrets
 import time
@@ -23,9 +25,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any
 
+from node.catalog.served import ServedModel
 from node.engine.port import (
     ANY_SIDE_PX,
     End,
+    EngineLoad,
     Guide,
     Piece,
     Prompt,
@@ -46,6 +50,7 @@ from shared.errors import BACKEND_UNAVAILABLE, PROMPT_TOO_LONG, UNSUPPORTED_PARA
 CONTEXT_TOKENS = 1_000_000
 ANSWER = ("This ", "answer ", "was ", "scripted: ", "no ", "model ", "was ", "asked.")
 Step = list[Any]
+_FOR_EVER_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,15 +62,22 @@ class ScriptedPrompt:
 
 
 class ScriptedEngine:
-    """Plays scripts; counts what runs, like a real engine."""
+    """Plays scripts; counts what runs, like a real engine.
+
+    Args:
+        places: how many it plays at once; the others wait in its queue.
+    """
 
     context_tokens = CONTEXT_TOKENS
     special_tokens = frozenset({"<|scripted|>"})
     max_image_side_px = ANY_SIDE_PX
     takes_tools = True
 
-    def __init__(self) -> None:
-        self._running = 0
+    def __init__(self, places: int = 1_000_000) -> None:
+        self._held = self._running = self._steps = self._answers = 0
+        self._room = asyncio.Semaphore(places)
+        self._hangs = False
+        self._sleepers: set[asyncio.Future[None]] = set()
         self._dead: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     async def render(self, prompt: Prompt) -> ScriptedPrompt:
@@ -95,18 +107,70 @@ class ScriptedEngine:
 
     def unfinished_requests(self) -> int:
         """Generations that were begun and not ended."""
-        return self._running
+        return self._held
 
-    def count(self, change: int) -> None:
-        """A generation began or ended."""
-        self._running += change
+    def load(self) -> EngineLoad:
+        """A pause is work: between two looks there is always a step, unless it hangs."""
+        self._steps += not self._hangs
+        return EngineLoad(self._running, self._held - self._running, None, self._steps, self._answers)
+
+    def hang(self) -> None:
+        """Compute nothing any more."""
+        self._hangs = True
+
+    def count_answer(self) -> None:
+        """One has begun."""
+        self._answers += 1
+
+    @contextlib.asynccontextmanager
+    async def playing(self) -> AsyncIterator[None]:
+        """Wait for a place, and hold it."""
+        self._held += 1
+        try:
+            while self._room.locked():
+                await self.rest(0.01)
+            async with self._room:
+                self._running += 1
+                try:
+                    yield
+                finally:
+                    self._running -= 1
+        finally:
+            self._held -= 1
+
+    async def rest(self, seconds: float) -> None:
+        """Pass time, as long as the engine lives."""
+        self.require_life()
+        loop = asyncio.get_running_loop()
+        sleeper = loop.create_future()
+        self._sleepers.add(sleeper)
+        alarm = loop.call_later(seconds, _wake, sleeper)
+        try:
+            await sleeper
+        finally:
+            alarm.cancel()
+            self._sleepers.discard(sleeper)
+        self.require_life()
+
+    def require_life(self) -> None:
+        """Refuse to go on when the engine is dead."""
+        if self._dead.done():
+            raise _gone()
 
     async def wait_until_dead(self) -> str:
-        """A script never dies by itself."""
-        return await self._dead
+        """A script dies where it says so."""
+        return await asyncio.shield(self._dead)
+
+    async def kill(self, cause: str = "it was killed") -> None:
+        """What is played fails."""
+        if not self._dead.done():
+            self._dead.set_result(cause)
+        for sleeper in self._sleepers:
+            _wake(sleeper)
 
     async def shutdown(self) -> None:
-        """Nothing to end."""
+        """As `kill`."""
+        await self.kill("it was shut down")
 
 
 class ScriptedGeneration:
@@ -128,16 +192,16 @@ class ScriptedGeneration:
     async def _play(
         self, engine: ScriptedEngine, steps: list[Step], guide: Guide, max_tokens: int
     ) -> AsyncGenerator[Piece]:
-        engine.count(1)
-        try:
+        async with engine.playing():
             started = False
             for step in _flatten(steps):
-                if step[0] == "pause":
-                    await asyncio.sleep(step[1])
+                if step[0] in _OF_ENGINE:
+                    await _OF_ENGINE[step[0]](engine, step)
                     continue
                 pieces = _pieces_of(step)
                 if not started:
                     started = True
+                    engine.count_answer()
                     yield Started()
                 if self.usage.output_tokens == max_tokens:
                     yield End("length")
@@ -150,16 +214,44 @@ class ScriptedGeneration:
                 if guide.one_call and isinstance(pieces[-1], ToolEnd):
                     break
                 await asyncio.sleep(0)
+                engine.require_life()
             if not started:
+                engine.count_answer()
                 yield Started()
             yield End("stop")
-        finally:
-            engine.count(-1)
 
 
-async def start_scripted_engine() -> ScriptedEngine:
-    """A ready engine, at once."""
-    return ScriptedEngine()
+def _wake(sleeper: asyncio.Future[None]) -> None:
+    if not sleeper.done():
+        sleeper.set_result(None)
+
+
+async def _hang(engine: ScriptedEngine, step: Step) -> None:
+    del step
+    engine.hang()
+    await engine.rest(_FOR_EVER_S)
+
+
+async def _die(engine: ScriptedEngine, step: Step) -> None:
+    del step
+    await engine.kill("a script said so")
+    engine.require_life()
+
+
+async def _pause(engine: ScriptedEngine, step: Step) -> None:
+    await engine.rest(step[1])
+
+
+_OF_ENGINE = {"pause": _pause, "hang": _hang, "die": _die}
+
+
+async def start_scripted_engine(model: ServedModel) -> ScriptedEngine:
+    """A ready engine, at once; of vLLM's arguments it knows `max_num_seqs`."""
+    return ScriptedEngine(**({"places": model.engine["max_num_seqs"]} if "max_num_seqs" in model.engine else {}))
+
+
+def _gone() -> ApiError:
+    return ApiError(BACKEND_UNAVAILABLE, "The model runtime is restarting; retry in 5 seconds", retry_after_s=5)
 
 
 def _text_of(message: Mapping[str, Any]) -> str:
@@ -231,8 +323,6 @@ def _pieces_of(step: Step) -> list[Piece]:
         case ["now"]:
             return [Text(f"{time.monotonic_ns()} ")]
         case ["fail"]:
-            raise ApiError(
-                BACKEND_UNAVAILABLE, "The model runtime is restarting; retry in 5 seconds", retry_after_s=5
-            )
+            raise _gone()
         case _:
             raise RuntimeError(f"not a step of a script: {step!r}")

@@ -1,4 +1,4 @@
-"""The life of the engine: started off the loop, watched, and started again when it dies.
+"""The life of the engine: started off the loop, watched, and started again when it dies or hangs.
 
 Decides in which state the node is and what a request hears meanwhile. Must not know vLLM.
 """
@@ -7,26 +7,60 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections.abc import Callable
 
-from node.engine.port import Engine, EngineFactory, EngineState
+from node.engine.history import History, Watchdog
+from node.engine.port import Engine, EngineFactory, EngineLoad, EngineState
+from node.handover import Handover
 from shared.errors import BACKEND_UNAVAILABLE, ApiError
+from shared.hop import NOT_STARTED
+from shared.tasks import end_task
 
-FIRST_BACKOFF_S = 1.0
-LONGEST_BACKOFF_S = 60.0
+START_S = 1800.0
+SILENCE_S = 120.0
+WATCH_EVERY_S = 1.0
+ENDS_WITHIN_S = 20.0
+"""What a start may take to end once it is told to, and an engine to be dead once it is killed."""
+LONGEST_REASON = 300
 _log = logging.getLogger("b3os.engine")
 
-_WORDS = {"starting": "is starting", "failed": "is restarting", "draining": "is shutting down"}
+_WORDS = {
+    "starting": "is starting",
+    "restarting": "is restarting",
+    "failed": "is not set up",
+    "draining": "is shutting down",
+}
 
 
 class Supervisor:
-    """Holds one engine, or the reason why there is none."""
+    """Holds one engine, or the reason why there is none.
 
-    def __init__(self, factory: EngineFactory, *, retry_after_s: int = 5) -> None:
-        self._factory = factory
-        self._retry_after_s = retry_after_s
+    Args:
+        start_s: longest start. silence_s: how long an engine with requests may go without a step.
+
+    Attributes:
+        state: `failed` is an engine that never works, tried seldom; `draining` takes no more requests.
+        handover: the requests under way.
+        reason: why there is none; None while there is.
+    """
+
+    def __init__(
+        self,
+        factory: EngineFactory,
+        *,
+        start_s: float = START_S,
+        silence_s: float = SILENCE_S,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._factory, self._clock_s = factory, clock_s
+        self._start_s, self._silence_s = start_s, silence_s
+        self._history = History()
         self._engine: Engine | None = None
         self._task: asyncio.Task[None] | None = None
         self.state: EngineState = "starting"
+        self.reason: str | None = None
+        self.handover = Handover(self.refusal)
 
     def start(self) -> None:
         """Begin to load the model; returns at once."""
@@ -36,18 +70,31 @@ class Supervisor:
         """The engine, if it takes requests now.
 
         Raises:
-            ApiError: `BACKEND_UNAVAILABLE`, with the seconds after which to come back.
+            ApiError: `BACKEND_UNAVAILABLE`, with the seconds after which to come back. Nothing was begun.
         """
         if self.state == "ready" and self._engine is not None:
             return self._engine
+        raise self.refusal()
+
+    def refusal(self) -> ApiError:
+        """What a request hears that wasn't begun."""
+        seconds = self._history.retry_after_s(self._clock_s())
         word = _WORDS.get(self.state, "is stopped")
-        seconds = self._retry_after_s
-        message = f"The model runtime {word}; retry in {seconds} seconds"
-        raise ApiError(BACKEND_UNAVAILABLE, message, retry_after_s=seconds)
+        message = f"The model runtime {word}; retry in {seconds} second{'' if seconds == 1 else 's'}"
+        return ApiError(BACKEND_UNAVAILABLE, message, retry_after_s=seconds, headers={NOT_STARTED: "1"})
+
+    def load(self) -> EngineLoad:
+        """What the engine does; nothing while there is none."""
+        return EngineLoad() if self._engine is None else self._engine.load()
 
     def running(self) -> int:
-        """Requests in the engine, for `/readyz`."""
+        """Requests in the engine, those that wait there included."""
         return 0 if self._engine is None else self._engine.unfinished_requests()
+
+    @property
+    def restarts(self) -> int:
+        """Starts after the first."""
+        return self._history.restarts
 
     @property
     def context_tokens(self) -> int | None:
@@ -60,38 +107,95 @@ class Supervisor:
         return self._engine is not None and self._engine.max_image_side_px is not None
 
     def drain(self) -> None:
-        """Take no more requests; those that run go on."""
+        """Take no more requests, and send back those that wait; those that run go on."""
         self.state = "draining"
+        self.handover.close(self.load().waiting)
+
+    async def drained(self, within_s: float) -> None:
+        """Wait until what runs has ended, and end what runs longer than `within_s` seconds, each with an error."""
+        if not await self.handover.wait_until_idle(within_s) and self._engine is not None and self._task is not None:
+            await self._engine.kill()
+            await asyncio.wait({self._task}, timeout=ENDS_WITHIN_S)
 
     async def stop(self) -> None:
         """End the engine. A start under way is abandoned: its thread can't be interrupted."""
         self.state = "stopped"
         if self._task is not None:
             self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await asyncio.wait({self._task}, timeout=1)
         await self._discard()
 
     async def _run(self) -> None:
-        backoff_s = FIRST_BACKOFF_S
         while True:
-            try:
-                self._engine = await self._factory()
-            except Exception:
-                _log.exception("the engine did not start")
+            self._history.note_start(self._clock_s())
+            if (engine := await self._start()) is not None:
+                await self._live(engine)
             else:
-                backoff_s = FIRST_BACKOFF_S
-                self._become("ready")
-                cause = await self._engine.wait_until_dead()
-                _log.error("the engine died", extra={"facts": {"cause": cause}})
-            self._become("failed")
+                self._note_end(has_answered=False)
             await self._discard()
-            await asyncio.sleep(backoff_s)
-            backoff_s = min(backoff_s * 2, LONGEST_BACKOFF_S)
+            if self.state in ("draining", "stopped"):
+                return
+            await asyncio.sleep(self._history.pause_s)
+
+    async def _start(self) -> Engine | None:
+        """An engine, or None and the reason for it."""
+        starting = asyncio.ensure_future(self._factory())
+        try:
+            done, _ = await asyncio.wait({starting}, timeout=self._start_s)
+            if not done:
+                self.reason = f"its start took longer than {self._start_s:g} s"
+                starting.cancel()
+                await asyncio.wait({starting}, timeout=ENDS_WITHIN_S)
+                if not starting.done():  # two at once would take each other's memory
+                    _log.critical("the engine's start can't be ended; restart the node")
+                    self._become("failed")
+                    await asyncio.wait({starting})
+            self._engine = None if starting.cancelled() else starting.result()
+        except asyncio.CancelledError:
+            starting.cancel()
+            await asyncio.wait({starting})
+            raise
+        except Exception as error:
+            self.reason = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+            _log.exception("the engine did not start")
+        else:
+            if self._engine is None:
+                _log.error("the engine did not start", extra={"facts": {"cause": self.reason}})
+        return self._engine
+
+    async def _live(self, engine: Engine) -> None:
+        self._history.note_ready(self._clock_s())
+        self.reason = None
+        self._become("ready")
+        self.reason = await self._watch(engine)
+        _log.error("the engine died", extra={"facts": {"cause": self.reason}})
+        self._note_end(has_answered=engine.load().answers > 0)
+
+    async def _watch(self, engine: Engine) -> str:
+        """Return the cause of its end."""
+        dying = asyncio.create_task(engine.wait_until_dead())
+        watchdog = Watchdog(self._silence_s)
+        try:
+            while not dying.done():
+                await asyncio.wait({dying}, timeout=WATCH_EVERY_S)
+                load = engine.load()
+                if not dying.done() and watchdog.is_stuck(load.held, load.steps, self._clock_s()):
+                    await engine.kill()
+                    await asyncio.wait({dying}, timeout=ENDS_WITHIN_S)
+                    return f"it computed nothing for {self._silence_s:g} s, with {load.held} requests in hand"
+            return dying.result()
+        finally:
+            await end_task(dying)
+
+    def _note_end(self, *, has_answered: bool) -> None:
+        self._history.note_end(self._clock_s(), has_answered=has_answered)
+        self._become("failed" if self._history.has_given_up else "restarting")
 
     def _become(self, state: EngineState) -> None:
         if self.state not in ("draining", "stopped"):
             self.state = state
-        _log.info("engine state", extra={"facts": {"state": self.state}})
+        facts = {"state": self.state, "restarts": self.restarts, "reason": self.reason}
+        _log.info("engine state", extra={"facts": facts})
 
     async def _discard(self) -> None:
         engine, self._engine = self._engine, None

@@ -7,11 +7,16 @@ wire. Its engine core is a process of its own; imports and starts happen in thre
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
+import multiprocessing
 import secrets
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+import sys
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING, Any
 
 from node.catalog.gpu import has_nvidia_gpu
@@ -19,8 +24,10 @@ from node.catalog.ready import check_ready
 from node.catalog.served import ServedModel
 from node.engine.dialect import Splitter
 from node.engine.grammar_guard import GrammarGuard
+from node.engine.history import LONGEST_WAIT_S
 from node.engine.markers import read_markers
-from node.engine.port import ANY_SIDE_PX, Guide, Piece, Prompt, Sampling, Started, Usage
+from node.engine.port import ANY_SIDE_PX, EngineLoad, Guide, Piece, Prompt, Sampling, Started, Usage
+from node.engine.remains import remove_remains, shared_memory_of
 from node.engine.vllm_setup import engine_arguments, set_environment
 from node.wire.faults import UNREADABLE
 from shared.errors import BACKEND_UNAVAILABLE, INVALID_REQUEST, PROMPT_TOO_LONG, ApiError
@@ -35,7 +42,9 @@ COUNTED_WINDOWS = 4
 vLLM refuses more characters than so many tokens could hold before it tokenizes, so this bounds the work as well.
 """
 _DEATH_POLL_S = 0.25
-_RETRY_AFTER_S = 5
+_CORE = "EngineCore"
+_REMEMBERING = ("vllm.transformers_utils.", "vllm.tokenizers.", "vllm.renderers.", "vllm.multimodal.", "vllm.utils.")
+"""Modules of vLLM's that keep tokenizers and processors of engines that are gone."""
 _BUSY_RETRY_AFTER_S = 1
 _GRAMMARS = "xgrammar"
 _NEVER = -100.0  # the least bias that vLLM takes
@@ -48,40 +57,95 @@ async def start_vllm_engine(model: ServedModel) -> VllmEngine:
     Raises:
         ModelNotReady: nothing is there to be loaded.
     """
-    engine = await asyncio.to_thread(_build, model)
+    begun_s = time.monotonic()
+    # On its own: what fails in an import is kept somewhere with the frames that led to it, and the engine with them.
+    await asyncio.to_thread(_import_vllm, model)
+    building = asyncio.create_task(asyncio.to_thread(_build, model))
+    try:
+        engine = await asyncio.shield(building)
+    except asyncio.CancelledError:
+        await _abandon(building)
+        raise
+    engine.start_took_s = time.monotonic() - begun_s
     engine.warm_up()
     return engine
 
 
-def _build(model: ServedModel) -> VllmEngine:
+async def _abandon(building: asyncio.Task[VllmEngine]) -> None:
+    """A thread can't be interrupted, but it gives up once its core is gone."""
+    while not building.done():
+        _kill(process for process in multiprocessing.active_children() if process.name.startswith(_CORE))
+        await asyncio.wait({building}, timeout=0.2)
+    if building.exception() is None:
+        await building.result().shutdown()
+
+
+def _import_vllm(model: ServedModel) -> None:
     check_ready(model)
-    on_cpu = not has_nvidia_gpu()
-    set_environment(model, on_cpu=on_cpu)
+    set_environment(model, on_cpu=not has_nvidia_gpu())
+    import vllm.v1.engine.async_llm
+    import vllm.v1.metrics.loggers  # noqa: F401
+
+
+def _build(model: ServedModel) -> VllmEngine:
     from vllm import AsyncEngineArgs
     from vllm.config import StructuredOutputsConfig
     from vllm.usage.usage_lib import UsageContext
     from vllm.v1.engine.async_llm import AsyncLLM
+
+    # The default backend may change with the first schema that it sees, and then enforces others no more.
+    grammars = StructuredOutputsConfig(backend=_GRAMMARS, disable_any_whitespace=True)
+    arguments = {"structured_outputs_config": grammars, **engine_arguments(model, on_cpu=not has_nvidia_gpu())}
+    # Of a server: vLLM's defaults for batches on a GPU go by it.
+    context = UsageContext.OPENAI_API_SERVER
+    meter = StepMeter()
+    loggers = [_logger_for(meter)]
+    engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments), usage_context=context, stat_loggers=loggers)
+    return VllmEngine(engine, model, meter)
+
+
+@dataclass(slots=True)
+class StepMeter:
+    """What the cores told after their last steps. There are several with data parallelism.
+
+    Attributes:
+        steps: in all.
+    """
+
+    steps: int = 0
+    _running: dict[int, int] = field(default_factory=dict)
+    _cache_usage: dict[int, float] = field(default_factory=dict)
+
+    def note(self, core: int, running: int, cache_usage: float) -> None:
+        """A step was made."""
+        self.steps += 1
+        self._running[core], self._cache_usage[core] = running, cache_usage
+
+    def running(self) -> int:
+        """Requests that were computed in the last steps."""
+        return sum(self._running.values())
+
+    def cache_usage(self) -> float | None:
+        """Of the fullest."""
+        return max(self._cache_usage.values(), default=None)
+
+
+def _logger_for(meter: StepMeter) -> Any:
+    """A logger of vLLM's that fills a meter. With any, outputs carry their timings."""
     from vllm.v1.metrics.loggers import StatLoggerBase
 
-    class Quiet(StatLoggerBase):  # type: ignore[misc]
-        """Present so that outputs carry their timings; records nothing."""
-
+    class StepLogger(StatLoggerBase):  # type: ignore[misc]
         def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
             """Nothing to keep."""
 
-        def record(self, *args: Any, **kwargs: Any) -> None:
-            """Nothing to record."""
+        def record(self, scheduler_stats: Any, *args: Any, engine_idx: int = 0, **kwargs: Any) -> None:
+            if scheduler_stats is not None:
+                meter.note(engine_idx, scheduler_stats.num_running_reqs, scheduler_stats.kv_cache_usage)
 
         def log_engine_initialized(self) -> None:
             """Nothing to say."""
 
-    # The default backend may change with the first schema that it sees, and then enforces others no more.
-    grammars = StructuredOutputsConfig(backend=_GRAMMARS, disable_any_whitespace=True)
-    arguments = {"structured_outputs_config": grammars, **engine_arguments(model, on_cpu=on_cpu)}
-    # Of a server: vLLM's defaults for batches on a GPU go by it.
-    context = UsageContext.OPENAI_API_SERVER
-    engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments), usage_context=context, stat_loggers=[Quiet])
-    return VllmEngine(engine, model)
+    return StepLogger
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +169,18 @@ class RenderedPrompt:
 
 
 class VllmEngine:
-    """A loaded model."""
+    """A loaded model.
 
-    def __init__(self, engine: AsyncLLM, model: ServedModel) -> None:
-        self._engine = engine
+    Attributes:
+        start_took_s: what the next start will take, too.
+    """
+
+    def __init__(self, engine: AsyncLLM, model: ServedModel, meter: StepMeter) -> None:
+        self._engine, self._meter = engine, meter
+        self._answers = 0
+        self.start_took_s = 0.0
+        self._cores = _cores_of(engine)
+        self._shared_memory = shared_memory_of(self._cores)
         self._template = None if model.chat_template is None else model.chat_template.read_text()
         self._defaults: dict[str, Any] = engine.model_config.get_diff_sampling_param()
         self.context_tokens: int = engine.model_config.max_model_len
@@ -195,7 +267,7 @@ class VllmEngine:
         Raises:
             ApiError: `INVALID_REQUEST`, when vLLM refuses a value. All else comes when iterating.
         """
-        with _told():
+        with _told(self.gone):
             parameters = self._sampling(rendered, guide, sampling)
         splitter = Splitter(
             dialect=self._markers.dialect,
@@ -205,7 +277,7 @@ class VllmEngine:
             new_call_id=_new_call_id,
         )
         outputs = self._outputs(rendered, guide, parameters, request_id)
-        return VllmGeneration(outputs, splitter, rendered.prompt_tokens)
+        return VllmGeneration(self, outputs, splitter, rendered.prompt_tokens)
 
     def _sampling(self, rendered: RenderedPrompt, guide: Guide, sampling: Sampling) -> Any:
         from vllm import SamplingParams
@@ -255,16 +327,60 @@ class VllmEngine:
         """Requests that the engine holds right now."""
         return int(self._engine.get_num_unfinished_requests())
 
+    def load(self) -> EngineLoad:
+        """What the last step told; whom no step has told of yet waits."""
+        held = self.unfinished_requests()
+        running = min(self._meter.running(), held)
+        return EngineLoad(running, held - running, self._meter.cache_usage(), self._meter.steps, self._answers)
+
+    def count_answer(self) -> None:
+        """One has begun."""
+        self._answers += 1
+
+    def gone(self) -> ApiError:
+        """What the requests hear that it held."""
+        return _unavailable("is restarting", max(1, min(LONGEST_WAIT_S, round(self.start_took_s))))
+
     async def wait_until_dead(self) -> str:
         """Return once vLLM says that its core is gone."""
         while not self._engine.errored:  # noqa: ASYNC110 - vLLM has no event for it
             await asyncio.sleep(_DEATH_POLL_S)
         return "the engine core ended"
 
+    async def kill(self) -> None:
+        """Kill the core, and whatever it started."""
+        self._shared_memory |= shared_memory_of(self._cores)
+        await asyncio.to_thread(_kill, self._cores)
+
     async def shutdown(self) -> None:
-        """End the core, 3 to 5 s, in a thread."""
+        """End the core, 3 to 5 s, in a thread; leave nothing of it behind."""
         await self._guard.close()
         await asyncio.to_thread(self._engine.shutdown)
+        remove_remains(self._shared_memory)
+        _forget_models()
+
+
+def _cores_of(engine: AsyncLLM) -> list[BaseProcess]:
+    """The processes that compute, where vLLM runs them itself."""
+    manager = getattr(getattr(getattr(engine, "engine_core", None), "resources", None), "engine_manager", None)
+    return list(getattr(manager, "processes", ()))
+
+
+def _kill(processes: Iterable[BaseProcess]) -> None:
+    from vllm.utils.system_utils import kill_process_tree
+
+    for process in processes:
+        if process.is_alive() and process.pid is not None:  # else the number may be another's by now
+            kill_process_tree(process.pid)
+
+
+def _forget_models() -> None:
+    """Empty what vLLM remembers by tokenizer: of each engine that ever was, 4 MB for a tiny vocabulary."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(_REMEMBERING):
+            for value in list(vars(module).values()):
+                if isinstance(value, functools._lru_cache_wrapper):  # noqa: SLF001 - it has no public name
+                    value.cache_clear()
 
 
 class VllmGeneration:
@@ -274,9 +390,11 @@ class VllmGeneration:
         outputs: vLLM's deltas. splitter: makes pieces of their text.
     """
 
-    def __init__(self, outputs: AsyncGenerator[Any], splitter: Splitter, prompt_tokens: int) -> None:
+    def __init__(
+        self, engine: VllmEngine, outputs: AsyncGenerator[Any], splitter: Splitter, prompt_tokens: int
+    ) -> None:
         self.usage = Usage(input_tokens=prompt_tokens)
-        self._outputs = outputs
+        self._engine, self._outputs = engine, outputs
         self._pieces = self._read(splitter)
 
     def __aiter__(self) -> AsyncIterator[Piece]:
@@ -289,7 +407,7 @@ class VllmGeneration:
 
     async def _read(self, splitter: Splitter) -> AsyncGenerator[Piece]:
         has_started = False
-        with _told():
+        with _told(self._engine.gone):
             try:
                 async for output in self._outputs:
                     completion = output.outputs[0]
@@ -298,11 +416,12 @@ class VllmGeneration:
                     self.usage.output_tokens += len(completion.token_ids)
                     self.usage.cached_tokens = output.num_cached_tokens or 0
                     if reason == "abort":
-                        raise _unavailable()
+                        raise self._engine.gone()
                     if reason == "error":
                         raise RuntimeError("vLLM ended an answer with an error")
                     if not has_started:
                         has_started = True
+                        self._engine.count_answer()
                         yield _started(output.metrics)
                     for piece in splitter.feed(completion.text):
                         yield piece
@@ -315,7 +434,7 @@ class VllmGeneration:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _told(gone: Callable[[], ApiError]) -> Iterator[None]:
     """Turn what vLLM raises into what a caller may hear. What else it raises is a fault of ours: a 500."""
     from vllm.exceptions import GracefulHTTPError, VLLMClientError
     from vllm.v1.engine.exceptions import EngineDeadError
@@ -323,7 +442,7 @@ def _told() -> Iterator[None]:
     try:
         yield
     except EngineDeadError:
-        raise _unavailable() from None
+        raise gone() from None
     except GracefulHTTPError:  # a full queue
         raise _unavailable("is busy", _BUSY_RETRY_AFTER_S) from None
     except VLLMClientError as error:
@@ -332,7 +451,7 @@ def _told() -> Iterator[None]:
         raise ApiError(INVALID_REQUEST, "the model runtime refused the sampling values", param=param) from None
 
 
-def _unavailable(word: str = "is restarting", retry_after_s: int = _RETRY_AFTER_S) -> ApiError:
+def _unavailable(word: str, retry_after_s: int) -> ApiError:
     seconds = "1 second" if retry_after_s == 1 else f"{retry_after_s} seconds"
     message = f"The model runtime {word}; retry in {seconds}"
     return ApiError(BACKEND_UNAVAILABLE, message, retry_after_s=retry_after_s)

@@ -259,5 +259,8 @@ class Limiter(Protocol):
     async def settle(self, settlement: Settlement) -> Booking:
         """Book the bill and end the reservation, exactly once."""
 
+    async def release(self, hold: Hold) -> None:
+        """Undo an admission with which nothing was begun, if the store answers; else its lease ends by itself."""
+
     async def log_refusal(self, org: str, record: RequestRecord) -> None:
         """Keep a refused request in the log, if the store answers."""

@@ -123,3 +123,18 @@ def settle_keys(hold: Hold) -> list[str]:
 def refuse_keys(org: str, request_id: str) -> list[str]:
     """In the order of `refuse.lua`."""
     return [record_key(org, request_id), done_key(org, request_id), refused_ids_key(org), refused_key(org)]
+
+
+def release_keys(hold: Hold) -> list[str]:
+    """In the order of `release.lua`."""
+    subject = hold.subject
+    org, request_id = subject.org, subject.request_id
+    return [
+        reservation_key(org, request_id),
+        leases_key(org),
+        *spend_keys(subject, hold.admitted_ms),
+        meter_key(subject, "requests"),
+        meter_key(subject, "tokens"),
+        record_key(org, request_id),
+        record_ids_key(org),
+    ]

@@ -32,8 +32,8 @@ MOST_FREE = 1000
 """Records of an organization's requests that cost nothing, refused ones among them: the newest are kept."""
 ANNOUNCE_EVERY_S = 60
 _METERS: tuple[port.LimitName, ...] = ("requests_per_minute", "tokens_per_minute", "image_bytes_per_minute")
-_ADMIT, _ADJUST, _CHARGE, _RENEW, _SETTLE, _REFUSE = map(
-    load_script, ("admit", "adjust", "charge", "renew", "settle", "refuse")
+_ADMIT, _ADJUST, _CHARGE, _RENEW, _SETTLE, _RELEASE, _REFUSE = map(
+    load_script, ("admit", "adjust", "charge", "renew", "settle", "release", "refuse")
 )
 
 
@@ -224,6 +224,10 @@ class RedisLimiter:
             *("key", subject.key_id, "project", subject.project, "model", subject.model, "node", subject.node),
             *("price", subject.price.version, "admitted_ms", hold.admitted_ms),
         ]
+
+    async def release(self, hold: Hold) -> None:
+        """By its owner."""
+        await self._run(_RELEASE, names.release_keys(hold), [self._now(), hold.subject.request_id, hold.owner])
 
     async def log_refusal(self, org: str, record: RequestRecord) -> None:
         """Among the newest `MOST_FREE` of the organization."""

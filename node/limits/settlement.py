@@ -34,6 +34,7 @@ from node.limits.limiter import (
 from node.limits.told import build_refusal
 from node.limits.waits import Waits
 from shared.errors import NODE_UNAVAILABLE, ApiError
+from shared.hop import NOT_STARTED
 from shared.request_log import Outcome
 from shared.tasks import end_task
 from shared.timing import Phases
@@ -43,6 +44,10 @@ CLIENT_GONE = 499
 _STOPPED: tuple[Outcome, int, str] = ("failed", NODE_UNAVAILABLE.status, NODE_UNAVAILABLE.code)
 """A node that stops cancels what it did not end in time; the edge tells the client so."""
 _log = logging.getLogger("b3os.settlement")
+
+
+class NothingBegun(Exception):
+    """Another node does what was let in here: no trace of it is to stay."""
 
 
 @dataclass(slots=True)
@@ -187,12 +192,22 @@ class Reservation:
         """Bill it; `error` is what ended it early."""
         if self._renewing is not None:
             await end_task(self._renewing)
+        if isinstance(error, NothingBegun) or (isinstance(error, ApiError) and NOT_STARTED in error.headers):
+            await self._release()
+            return
         settlement = build_settlement(
             self._hold, self.progress(), self._ending(error), self._image_bytes, is_certain=self._is_certain
         )
         booking = await self._desk.books.book(settlement)
         if isinstance(booking, AlreadySettled):
             _log.warning("a request was settled before", extra={"facts": {"request": self._hold.subject.request_id}})
+
+    async def _release(self) -> None:
+        """Another node may be asked the same at any moment, so there must be no trace of it here."""
+        try:
+            await self._desk.limiter.release(self._hold)
+        except Exception:
+            _log.exception("a release failed")
 
     async def _renew_forever(self) -> None:
         while True:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import multiprocessing
 import os
 import signal
 
-import psutil
-
+from node.catalog.served import ServedModel
 from node.engine.port import Guide, Prompt, Sampling, Text
 from node.engine.vllm_engine import VllmEngine
 from shared.errors import ApiError
-from tests.vllm_fixture import start_smollm2
+from tests.vllm_fixture import small_model, start_smollm2
 
 
 def tell(**facts: object) -> None:
@@ -20,7 +20,8 @@ def tell(**facts: object) -> None:
 
 
 def cores() -> list[int]:
-    return [child.pid for child in psutil.Process().children() if "EngineCore" in " ".join(child.cmdline())]
+    children = multiprocessing.active_children()
+    return [child.pid for child in children if child.name.startswith("EngineCore") and child.pid is not None]
 
 
 async def answer(engine: VllmEngine, *, kill_after_first: bool = False) -> str:
@@ -34,8 +35,22 @@ async def answer(engine: VllmEngine, *, kill_after_first: bool = False) -> str:
     return text
 
 
+async def hang_at_start(model: ServedModel) -> None:
+    """A start whose core stands still is ended like any other."""
+    starting = asyncio.create_task(start_smollm2(model))
+    while not cores():
+        await asyncio.sleep(0.01)
+    os.kill(cores()[0], signal.SIGSTOP)
+    starting.cancel()
+    async with asyncio.timeout(60):
+        await asyncio.gather(starting, return_exceptions=True)
+    tell(was_cancelled=starting.cancelled(), cores_after_cancel=cores())
+
+
 async def main() -> None:
-    engine = await start_smollm2()
+    model = await asyncio.to_thread(small_model)
+    await hang_at_start(model)
+    engine = await start_smollm2(model)
     try:
         await answer(engine, kill_after_first=True)
     except ApiError as error:
@@ -47,7 +62,7 @@ async def main() -> None:
     except ApiError as error:
         tell(code_when_dead=error.condition.code)
     await engine.shutdown()
-    again = await start_smollm2()
+    again = await start_smollm2(model)
     tell(text=await answer(again))
     tell(cores=cores())
     await asyncio.sleep(600)

@@ -41,6 +41,11 @@ def test_an_answer_that_its_engine_left_is_told_to_come_back(facts: Facts) -> No
     assert facts["message"] == f"The model runtime is restarting; retry in {facts['retry_after_s']} seconds"
 
 
+def test_a_start_that_hangs_can_be_ended(facts: Facts) -> None:
+    assert facts["was_cancelled"]
+    assert facts["cores_after_cancel"] == []
+
+
 def test_the_death_is_noticed(facts: Facts) -> None:
     assert facts["cause"]
 

@@ -170,7 +170,7 @@ class Startup:
             now_s = time.monotonic()
             if status == 200:
                 return str(facts["model"])
-            if facts.get("state") == "failed":
+            if facts.get("state") in ("restarting", "failed"):  # once is enough here
                 reason = parse_reason(node.own_log()) or "no reason given"
                 raise DevError(f"the model can't be loaded: {reason} (the node's log: {node.log})")
             if now_s - begun_s > MODEL_READY_WITHIN_S:

@@ -15,7 +15,7 @@ from node.admission import Admission
 from node.app import build_node_app
 from node.catalog.served import ServedModel
 from node.engine.supervisor import Supervisor
-from node.engine.vllm_engine import VllmEngine
+from node.engine.vllm_engine import StepMeter, VllmEngine
 from node.gate import Gate
 from node.images.intake import open_intake
 from node.limits.opening import open_limits
@@ -53,7 +53,7 @@ class OurNode:
         private = Ed25519PrivateKey.generate()
 
         async def make_engine() -> VllmEngine:
-            return VllmEngine(cast("Any", engine), model)
+            return VllmEngine(cast("Any", engine), model, StepMeter())
 
         supervisor = Supervisor(make_engine)
         gate = Gate("n1", {"k1": private.public_key()})

@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.e2e.money.client import Tenant
-from tests.e2e.money.service import Service, running_service
+from tests.e2e.money.service import Part, Service, running_service, until
+
+STARTED_WITHIN_S = 300.0
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +33,11 @@ async def service(money_service: Service) -> AsyncIterator[Service]:
 async def tenant(service: Service) -> Tenant:
     """Without limits."""
     return await Tenant.made(service)
+
+
+@pytest.fixture
+async def real_edge(service: Service) -> Part:
+    """In front of the one node with a real engine, which takes requests."""
+    for part in service.more:
+        await until(lambda part=part: service.is_ready(part), f"{part.name} is ready", STARTED_WITHIN_S)  # type: ignore[misc]
+    return service.more[1]

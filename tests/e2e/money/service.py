@@ -189,8 +189,8 @@ async def until(is_so: Callable[[], Awaitable[object]], what: str, within_s: flo
 class Plan:
     """Ports, files and variables of a service below a folder."""
 
-    def __init__(self, home: Path, nodes: int, edges: int) -> None:
-        self.home = home
+    def __init__(self, home: Path, nodes: int, edges: int, drain_s: float = 1) -> None:
+        self.home, self._drain_s = home, str(drain_s)
         ports = free_ports(nodes + edges + 1)
         self.redis_port, self.node_ports, self.edge_ports = ports[0], ports[1 : nodes + 1], ports[nodes + 1 :]
         (home / "logs").mkdir(parents=True, exist_ok=True)
@@ -208,7 +208,7 @@ class Plan:
             "B3OS_NODE_ID": name,
             "B3OS_NODE_EDGE_KEYS_FILE": str(self.public),
             "B3OS_NODE_ENGINE": "scripted",
-            "B3OS_NODE_DRAIN_S": "1",
+            "B3OS_NODE_DRAIN_S": self._drain_s,
             "B3OS_MODEL_INPUT_NANO_USD_PER_TOKEN": str(INPUT_NANO_USD),
             "B3OS_MODEL_OUTPUT_NANO_USD_PER_TOKEN": str(OUTPUT_NANO_USD),
             "B3OS_EGRESS_NAMESERVERS": '["127.0.0.1:1"]',
@@ -220,7 +220,7 @@ class Plan:
         settings = {
             "B3OS_EDGE_SIGNING_KEY_FILE": str(self.private),
             "B3OS_EDGE_NODES": json.dumps(nodes),
-            "B3OS_EDGE_DRAIN_S": "1",
+            "B3OS_EDGE_DRAIN_S": self._drain_s,
             "B3OS_EDGE_CHUNK_S": "600",  # a frozen node is silent for as long as a sweeper takes
         }
         return self._part("edge", name, port, settings)
@@ -241,18 +241,22 @@ class Plan:
 
 @contextlib.asynccontextmanager
 async def running_service(
-    home: Path, *, nodes: int = 3, edges: int = 2, real: bool = False
+    home: Path, *, nodes: int = 3, edges: int = 2, real: bool = False, drain_s: float = 1
 ) -> AsyncIterator[Service]:
     """A service that is ready; `real` starts one more node with a real engine, with an edge of its own, and doesn't
     wait for them."""
-    plan = Plan(home, nodes + real, edges + real)
+    plan = Plan(home, nodes + real, edges + real, drain_s)
     names = {f"n{number + 1}": port for number, port in enumerate(plan.node_ports)}
     urls = {name: f"http://127.0.0.1:{port}" for name, port in names.items()}
     scripted = dict(list(urls.items())[:nodes])
     more = []
     if real:
         name = f"n{nodes + 1}"
-        engine = {"B3OS_NODE_ENGINE": "vllm", "B3OS_MODEL": str(ROOT / "tests" / "models" / "tiny-vision")}
+        engine = {
+            "B3OS_NODE_ENGINE": "vllm",
+            "B3OS_NODE_ENGINE_SILENCE_S": "20",
+            "B3OS_MODEL": str(ROOT / "tests" / "models" / "tiny-vision"),
+        }
         node = plan.node(name, names[name], **engine)
         more = [node, plan.edge("real", plan.edge_ports[-1], {name: node.url})]
     service = Service(

@@ -5,31 +5,10 @@ from __future__ import annotations
 import os
 import signal
 
-import psutil
-import pytest
-
+from tests.bench.restarts import ENDLESS, core_of
 from tests.e2e.money.audit import settled_books
 from tests.e2e.money.client import Tenant
-from tests.e2e.money.service import Part, Service, until
-
-STARTED_WITHIN_S = 300.0
-ENDLESS = [{"role": "user", "content": "Count from 1 to 100"}]
-"""The tiny model counts to 60 and then says one thing for ever."""
-
-
-@pytest.fixture
-async def real_edge(service: Service) -> Part:
-    """In front of the one node with a real engine, which takes requests."""
-    for part in service.more:
-        await until(lambda part=part: service.is_ready(part), f"{part.name} is ready", STARTED_WITHIN_S)  # type: ignore[misc]
-    return service.more[1]
-
-
-def core_of(node: Part) -> psutil.Process:
-    """The process that computes."""
-    children = psutil.Process(node.process.pid).children(recursive=True)
-    (core,) = (child for child in children if "EngineCore" in " ".join(child.cmdline()))
-    return core
+from tests.e2e.money.service import Part, Service
 
 
 async def test_what_a_dead_engine_had_generated_is_billed(service: Service, tenant: Tenant, real_edge: Part) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edge import frames
-from edge.frames import FrameCutter, FrameTooLong, render_node_lost
+from edge.frames import FrameCutter, FrameTooLong, render_broken
 
 STREAM = (
     b'event: message_start\ndata: {"type":"message_start"}\n\n'
@@ -66,7 +66,7 @@ def test_what_is_held_back_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_event_for_a_lost_node_has_the_contracts_shape() -> None:
-    name, data, *rest = render_node_lost("req_1").decode().split("\n")
+    name, data, *rest = render_broken("req_1", "the node was lost").decode().split("\n")
     body = json.loads(data.removeprefix("data: "))
     assert (name, rest) == ("event: error", ["", ""])
     assert (body["type"], body["request_id"]) == ("error", "req_1")

@@ -1,0 +1,105 @@
+"""SIGTERM at a node: what runs goes on, what waits goes back to the edge, and each has an end and a bill."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from node.engine.scripted import ScriptedEngine
+from node.limits import names
+from shared.hop import NOT_STARTED
+from shared.redis import connect_redis
+from tests.integration.node.conftest import CALLER, Node, Start
+from tests.integration.node.test_messages import events_of
+from tests.redis_server import as_user
+
+ENDLESS = [["text", "a"], ["pause", 600]]
+
+
+@pytest.fixture
+async def narrow(start_node: Start) -> Node:
+    """A node whose engine plays one script at a time."""
+    engines: list[ScriptedEngine] = []
+
+    async def factory() -> ScriptedEngine:
+        engines.append(ScriptedEngine(places=1))
+        return engines[-1]
+
+    node = await start_node(factory=factory)
+    await until(lambda: node.supervisor.state == "ready")
+    node.engine = engines[0]
+    return node
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not is_so():
+            await asyncio.sleep(0.005)
+
+
+async def leases(redis_url: str) -> int:
+    """Requests of the caller's that are let in."""
+    async with connect_redis(as_user("operator", redis_url)) as redis:
+        return int(await redis.zcard(names.leases_key(CALLER.org)))
+
+
+async def asked(node: Node, script: list[Any], held: int) -> asyncio.Task[Any]:
+    """A stream that is asked for, and in the engine's hands as the `held`th."""
+    task = asyncio.ensure_future(node.post(script, stream=True))
+    await until(lambda: node.engine.unfinished_requests() == held)
+    return task
+
+
+async def test_what_waits_goes_back_unbegun_and_what_runs_goes_on(narrow: Node, redis_url: str) -> None:
+    begun = await asked(narrow, [["text", "a"], ["pause", 0.2], ["text", "b"]], 1)
+    waiting = [await asked(narrow, [["text", "c"]], held) for held in (2, 3)]
+    assert (narrow.supervisor.load().running, narrow.supervisor.load().waiting) == (1, 2)
+    narrow.supervisor.drain()
+    for task in waiting:
+        answer = await task
+        assert (answer.status, answer.headers[NOT_STARTED]) == (503, "1")
+        assert (await answer.json())["b3os"]["code"] == "infer_backend_unavailable"
+    assert [event["type"] for event in await events_of(await begun)][-1] == "message_stop"
+    assert await leases(redis_url) == 0
+
+
+async def test_who_is_in_the_engine_before_its_first_token_stays(narrow: Node) -> None:
+    prefilling = await asked(narrow, [["pause", 0.2], ["text", "a"]], 1)
+    narrow.supervisor.drain()
+    assert (await events_of(await prefilling))[-1]["type"] == "message_stop"
+
+
+async def test_who_comes_later_is_refused_as_unbegun(narrow: Node) -> None:
+    narrow.supervisor.drain()
+    answer = await narrow.post([["text", "a"]])
+    assert (answer.status, answer.headers[NOT_STARTED]) == (503, "1")
+
+
+async def test_what_runs_longer_than_it_may_ends_with_an_error(narrow: Node) -> None:
+    stream = await asked(narrow, ENDLESS, 1)
+    answer = await stream
+    narrow.supervisor.drain()
+    await narrow.supervisor.drained(0.01)
+    events = await events_of(answer)
+    assert (events[-1]["type"], events[-1]["b3os"]["code"]) == ("error", "infer_backend_unavailable")
+
+
+async def test_an_answer_in_one_piece_that_runs_too_long_is_a_503(narrow: Node) -> None:
+    whole = asyncio.ensure_future(narrow.post(ENDLESS))
+    await until(lambda: narrow.engine.load().answers == 1)
+    narrow.supervisor.drain()
+    await narrow.supervisor.drained(0.01)
+    answer = await whole
+    assert answer.status == 503
+    assert NOT_STARTED not in answer.headers  # it was begun, and is billed
+
+
+async def test_draining_ends_with_the_last_request(narrow: Node) -> None:
+    stream = await asked(narrow, [["text", "a"], ["pause", 0.1], ["text", "b"]], 1)
+    narrow.supervisor.drain()
+    async with asyncio.timeout(30):
+        await narrow.supervisor.drained(600)
+    assert (await events_of(await stream))[-1]["type"] == "message_stop"
