@@ -13,6 +13,7 @@ from aiohttp import web
 
 from edge.auth.authenticate import Authenticator
 from edge.budget import BodyBudget, Lease
+from edge.cluster import Carried
 from edge.forward import build_request_headers, join_timing
 from edge.relay import relay_answer
 from edge.routing import Route, Router
@@ -54,16 +55,17 @@ class Proxy:
             with context.phases.measure("edge_auth"):
                 caller = await self._authenticator.authenticate(request, scope)
             context.facts.update(org=caller.org, actor=caller.actor_id)
-            with self._budget.lease() as lease:
-                body = await self._read_body(request, lease)
-                route = self._router.pick_route()
-                outgoing = self._build_outgoing(request, caller, route, node_path or request.path, body)
-                with context.phases.measure("edge_upstream"):
-                    upstream = await self._client.send_request(route, outgoing)
-            del body, outgoing  # a stream may last for minutes
-            _refuse_rejection(upstream)
-            context.upstream_timing = join_timing(upstream.headers)
-            return await relay_answer(request, upstream, self._settings)
+            with Carried() as carried:
+                with self._budget.lease() as lease:
+                    body = await self._read_body(request, lease)
+                    route = self._router.pick_route(caller.org, body)
+                    outgoing = self._build_outgoing(request, caller, route, node_path or request.path, body)
+                    with context.phases.measure("edge_upstream"):
+                        upstream = await self._client.send_request(route, outgoing, carried)
+                del body, outgoing  # a stream may last for minutes
+                _refuse_rejection(upstream)
+                context.upstream_timing = join_timing(upstream.headers)
+                return await relay_answer(request, upstream, self._settings)
 
         return handle
 

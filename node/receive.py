@@ -9,22 +9,27 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import NoReturn
 
 from aiohttp import web
 
 from node.admission import Admission, Order, Ticket
 from node.catalog.served import ServedModel
 from node.engine.port import Engine, Rendered
+from node.forward import ServedElsewhere
 from node.gate import Gate
 from node.images.intake import ImageIntake
 from node.limits.limiter import Subject
+from node.models import not_available
+from node.peers import Peers
 from node.translate.prompt import PromptBuilder
 from node.wire.ignored import list_ignored
 from node.wire.request import MessagesRequest
-from shared.errors import BODY_TOO_LARGE, MODEL_NOT_AVAILABLE, NOT_JSON, UNSUPPORTED_PARAMETER, ApiError
+from shared.errors import BODY_TOO_LARGE, NOT_JSON, UNSUPPORTED_PARAMETER, ApiError
+from shared.hop import FORWARDED
 from shared.web import CONTEXT, RequestContext, read_body
 
 _builder_for = functools.lru_cache(maxsize=4)(PromptBuilder)  # one per engine; it compiles a pattern
@@ -47,15 +52,18 @@ class Receiver:
     gate: Gate
     admission: Admission
     images: ImageIntake
+    peers: Peers
 
     async def receive(self, request: web.Request, parse: Callable[[bytes], MessagesRequest]) -> Received:
         """Who asks, and what; `x-b3os-ignored` is set for whatever the answer will be.
 
         Raises:
             ApiError: whatever is wrong with the request.
+            ServedElsewhere: nothing is, and it is another node's.
         """
         context = request[CONTEXT]
-        subject = self.admission.subject_of(self.gate.admit(request).caller, context)
+        token = self.gate.admit(request)
+        subject = self.admission.subject_of(token.caller, context)
         with self.admission.noting(subject, context):
             if request.content_type != "application/json":
                 raise ApiError(NOT_JSON, "send the body as Content-Type: application/json")
@@ -64,14 +72,16 @@ class Receiver:
                 message = parse(body)
                 if ignored := list_ignored(message):
                     context.headers["x-b3os-ignored"] = ", ".join(ignored)
-            self.check_model(message.model)
+            if message.model != self.model.served_id:
+                self._refer(message.model, request, token.audience, body)
         return Received(subject, message, len(body))
 
-    def check_model(self, named: str) -> None:
-        """Refuse a model that is not served here."""
-        if named != self.model.served_id:
-            text = f"{named} is not served here; GET /v1/infer/models lists what is"
-            raise ApiError(MODEL_NOT_AVAILABLE, text, param="model")
+    def _refer(self, named: str, request: web.Request, audience: Collection[str], body: bytes) -> NoReturn:
+        """A model that is not served here is a peer's, or nobody's."""
+        peer = None if FORWARDED in request.headers else self.peers.find(named, audience)
+        if peer is None:
+            raise not_available(named)
+        raise ServedElsewhere(peer, body)
 
     async def admit(
         self, received: Received, engine: Callable[[], Engine], context: RequestContext, *, is_count: bool = False

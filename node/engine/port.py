@@ -184,6 +184,20 @@ class Generation(Protocol):
         """Stop generating, if it still runs. Safe to call at any time, more than once."""
 
 
+@dataclass(frozen=True, slots=True)
+class EngineLoad:
+    """How busy an engine is.
+
+    Attributes:
+        running, waiting: requests that it works on, and those that have no place yet.
+        cache_usage: the part of its cache that is in use, 0 to 1; None where it has none.
+    """
+
+    running: int = 0
+    waiting: int = 0
+    cache_usage: float | None = None
+
+
 class Engine(Protocol):
     """A loaded model."""
 
@@ -225,6 +239,9 @@ class Engine(Protocol):
 
     def unfinished_requests(self) -> int:
         """Requests that the engine holds right now."""
+
+    def load(self) -> EngineLoad:
+        """How busy it is right now, as far as it tells."""
 
     async def wait_until_dead(self) -> str:
         """Return the cause, for the log, once the engine can't answer any more."""

@@ -26,6 +26,7 @@ from typing import Any
 from node.engine.port import (
     ANY_SIDE_PX,
     End,
+    EngineLoad,
     Guide,
     Piece,
     Prompt,
@@ -96,6 +97,10 @@ class ScriptedEngine:
     def unfinished_requests(self) -> int:
         """Generations that were begun and not ended."""
         return self._running
+
+    def load(self) -> EngineLoad:
+        """All run at once."""
+        return EngineLoad(self._running)
 
     def count(self, change: int) -> None:
         """A generation began or ended."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from node.engine.port import Engine, EngineFactory, EngineState
+from node.engine.port import Engine, EngineFactory, EngineLoad, EngineState
 from shared.errors import BACKEND_UNAVAILABLE, ApiError
+from shared.hop import NOT_STARTED
 
 FIRST_BACKOFF_S = 1.0
 LONGEST_BACKOFF_S = 60.0
@@ -43,11 +44,15 @@ class Supervisor:
         word = _WORDS.get(self.state, "is stopped")
         seconds = self._retry_after_s
         message = f"The model runtime {word}; retry in {seconds} seconds"
-        raise ApiError(BACKEND_UNAVAILABLE, message, retry_after_s=seconds)
+        raise ApiError(BACKEND_UNAVAILABLE, message, retry_after_s=seconds, headers={NOT_STARTED: "1"})
 
     def running(self) -> int:
         """Requests in the engine, for `/readyz`."""
         return 0 if self._engine is None else self._engine.unfinished_requests()
+
+    def load(self) -> EngineLoad:
+        """How busy the engine is; not at all while there is none."""
+        return EngineLoad() if self._engine is None else self._engine.load()
 
     @property
     def context_tokens(self) -> int | None:

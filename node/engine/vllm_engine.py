@@ -11,7 +11,7 @@ import hashlib
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from node.catalog.gpu import has_nvidia_gpu
@@ -20,7 +20,7 @@ from node.catalog.served import ServedModel
 from node.engine.dialect import Splitter
 from node.engine.grammar_guard import GrammarGuard
 from node.engine.markers import read_markers
-from node.engine.port import ANY_SIDE_PX, Guide, Piece, Prompt, Sampling, Started, Usage
+from node.engine.port import ANY_SIDE_PX, EngineLoad, Guide, Piece, Prompt, Sampling, Started, Usage
 from node.engine.vllm_setup import engine_arguments, set_environment
 from node.wire.faults import UNREADABLE
 from shared.errors import BACKEND_UNAVAILABLE, INVALID_REQUEST, PROMPT_TOO_LONG, ApiError
@@ -63,14 +63,19 @@ def _build(model: ServedModel) -> VllmEngine:
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.metrics.loggers import StatLoggerBase
 
+    scheduled = Scheduled()
+
     class Quiet(StatLoggerBase):  # type: ignore[misc]
-        """Present so that outputs carry their timings; records nothing."""
+        """Present so that outputs carry their timings; keeps what the scheduler told last."""
 
         def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
             """Nothing to keep."""
 
-        def record(self, *args: Any, **kwargs: Any) -> None:
-            """Nothing to record."""
+        def record(self, scheduler_stats: Any = None, *args: Any, **kwargs: Any) -> None:
+            """Told after each step."""
+            if scheduler_stats is not None:
+                running, waiting = scheduler_stats.num_running_reqs, scheduler_stats.num_waiting_reqs
+                scheduled.load = EngineLoad(running, waiting, scheduler_stats.kv_cache_usage)
 
         def log_engine_initialized(self) -> None:
             """Nothing to say."""
@@ -81,7 +86,14 @@ def _build(model: ServedModel) -> VllmEngine:
     # Of a server: vLLM's defaults for batches on a GPU go by it.
     context = UsageContext.OPENAI_API_SERVER
     engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments), usage_context=context, stat_loggers=[Quiet])
-    return VllmEngine(engine, model)
+    return VllmEngine(engine, model, scheduled)
+
+
+@dataclass(slots=True)
+class Scheduled:
+    """What vLLM's scheduler told last."""
+
+    load: EngineLoad = field(default_factory=EngineLoad)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +119,9 @@ class RenderedPrompt:
 class VllmEngine:
     """A loaded model."""
 
-    def __init__(self, engine: AsyncLLM, model: ServedModel) -> None:
+    def __init__(self, engine: AsyncLLM, model: ServedModel, scheduled: Scheduled | None = None) -> None:
         self._engine = engine
+        self._scheduled = scheduled or Scheduled()
         self._template = None if model.chat_template is None else model.chat_template.read_text()
         self._defaults: dict[str, Any] = engine.model_config.get_diff_sampling_param()
         self.context_tokens: int = engine.model_config.max_model_len
@@ -251,6 +264,11 @@ class VllmEngine:
     def unfinished_requests(self) -> int:
         """Requests that the engine holds right now."""
         return int(self._engine.get_num_unfinished_requests())
+
+    def load(self) -> EngineLoad:
+        """What the scheduler told last; what it has not seen yet waits."""
+        held, told = self.unfinished_requests(), self._scheduled.load
+        return replace(told, running=min(held, told.running), waiting=max(0, held - told.running))
 
     async def wait_until_dead(self) -> str:
         """Return once vLLM says that its core is gone."""
