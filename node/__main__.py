@@ -82,7 +82,9 @@ async def run(settings: NodeSettings, home: Path) -> None:
             card=card,
         )
         pulse = Pulse(registry, section.id, section.told_url(), card, supervisor, peers, time.monotonic)
-        operator_app = build_node_operator_app(node_id=section.id, model=model, images=images, supervisor=supervisor)
+        operator_app = build_node_operator_app(
+            node_id=section.id, model=model, images=images, supervisor=supervisor, peers=peers
+        )
         sites = [
             Site(app, render_anthropic, section.host, section.port),
             Site(operator_app, render_problem, section.operator_host, section.operator_port),

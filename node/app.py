@@ -54,7 +54,7 @@ def build_node_app(
 
 
 def build_node_operator_app(
-    *, node_id: str, model: ServedModel, images: ImageIntake, supervisor: Supervisor
+    *, node_id: str, model: ServedModel, images: ImageIntake, supervisor: Supervisor, peers: Peers
 ) -> web.Application:
     """The internal port: ready while the engine takes requests."""
 
@@ -64,6 +64,7 @@ def build_node_operator_app(
             "state": supervisor.state,
             "model": model.served_id,
             "running": supervisor.running(),
+            "peers": peers.ids(),
         }
         return supervisor.state == "ready", facts
 

@@ -25,6 +25,10 @@ class Peers:
         self._heard = [each for each in heartbeats if each.id != self._node_id and self._hosts.allows(each.url)]
         self._heard_s = self._clock()
 
+    def ids(self) -> list[str]:
+        """Who was heard last."""
+        return [each.id for each in self._heard]
+
     def find(self, model: str, audience: Collection[str]) -> Heartbeat | None:
         """A node that serves the model and takes a token for these ids; none if all was heard too long ago."""
         if self._clock() - self._heard_s > LIFETIME_MS / 1000:

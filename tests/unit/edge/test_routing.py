@@ -58,7 +58,9 @@ def test_a_conversation_goes_where_it_went_whatever_its_turn() -> None:
     for number in range(20):
         opening = [{"role": "user", "content": f"task {number}"}]
         turns = [
-            json.dumps({"messages": opening + [{"role": "assistant", "content": "x" * 900}] * turn, "model": "b3os/a"})
+            json.dumps(
+                {"messages": opening + [{"role": "assistant", "content": "x" * 900}] * turn, "model": "b3os/a"}
+            )
             for turn in range(4)
         ]
         assert len({first(router, turn.encode()) for turn in turns}) == 1
