@@ -136,6 +136,7 @@ class Cluster:
 
     Attributes:
         is_fresh: whether Redis told when it was asked last; else what is known here grows old.
+        there: how many nodes are there.
     """
 
     def __init__(self, fixed: Mapping[str, str], hosts: NodeHosts, clock: Callable[[], float]) -> None:
@@ -148,6 +149,7 @@ class Cluster:
         self._ready: tuple[Node, ...] = ()
         self._avoided: set[Node] = set()
         self.is_fresh = False
+        self.there = 0
         self._sort()
 
     def list_nodes(self) -> Sequence[Node]:
@@ -202,6 +204,7 @@ class Cluster:
     def _sort(self) -> None:
         """By model, once for all requests until the next heartbeats."""
         there = [node for node in self._nodes.values() if node.is_there]
+        self.there = len(there)
         self._ready = tuple(node for node in there if node.state == "ready") or tuple(there)
         models = {model for node in there for model in node.models or ()}
         self._answering = {model: tuple(_serving(model, there)) for model in models}

@@ -15,8 +15,11 @@ from edge.affinity import Affinity, read_affinity
 from edge.cluster import Cluster, Node
 from shared.errors import NODE_UNAVAILABLE, ApiError
 
-ROOM = 1.25
-"""A node is passed over that has more than this times what each would have, with this request."""
+ROOM, SPARE = 1.25, 2
+"""A node is passed over that has this many times what each has, this request included, and so many requests more.
+
+Without the spare ones a conversation moves whenever a few requests come at once, and leaves its cache behind.
+"""
 MOST_TRIED = 3
 MOST_AUDIENCE = 16
 # Fibonacci hashing: Python's own hash of a pair is as quick, and puts a third of all keys on one node of four.
@@ -72,7 +75,7 @@ class Router:
         if body is None:
             # As good as any: a list is the same everywhere.
             return Route(order_nodes(candidates, next(self._turns) * _ODD & _MASK))
-        if len(self._cluster.list_nodes()) == 1:
+        if self._cluster.there == 1:
             return Route(tuple(candidates))
         return self._route_of(read_affinity(org, body))
 
@@ -85,7 +88,7 @@ class Router:
         return Route(nodes, tuple(cluster.one_of_each_model(nodes)[: MOST_AUDIENCE - len(nodes)]))
 
 
-def order_nodes(candidates: Sequence[Node], key: int, room: float = ROOM) -> tuple[Node, ...]:
+def order_nodes(candidates: Sequence[Node], key: int, room: float = ROOM, spare: float = SPARE) -> tuple[Node, ...]:
     """The best of them by rendezvous hashing, without those that have too much to do already.
 
     Each key has an order of its own over all nodes, so what one node loses or gains moves no other's keys. As in
@@ -93,7 +96,7 @@ def order_nodes(candidates: Sequence[Node], key: int, room: float = ROOM) -> tup
     """
     if len(candidates) == 1:
         return (candidates[0],)
-    bound = room * (sum([node.load for node in candidates]) + 1) / len(candidates)
+    bound = room * (sum([node.load for node in candidates]) + 1) / len(candidates) + spare
     scores = {((key ^ node.seed) * _ODD) & _MASK: node for node in candidates if node.load < bound}
     found: list[Node] = []
     while scores and len(found) < MOST_TRIED:

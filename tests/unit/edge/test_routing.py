@@ -12,6 +12,7 @@ from edge.routing import MOST_TRIED, Router, order_nodes
 from shared.errors import NODE_UNAVAILABLE, ApiError
 from shared.heartbeat import NodeState
 from shared.node_hosts import PRIVATE, NodeHosts
+from tests import routing_simulation
 from tests.heartbeats import heartbeat
 
 
@@ -97,13 +98,13 @@ def test_a_node_that_has_too_much_is_passed_over_until_it_has_less() -> None:
     cluster = alike(4)
     router = Router(cluster)
     favourite = router.pick_route("acme", body()).nodes[0]
-    for _ in range(2):
-        favourite.add(1)
+    favourite.add(3)
+    assert router.pick_route("acme", body()).nodes[0] is favourite
+    favourite.add(1)  # 4 of 4, where each would have 1.25: 1.25 times that, and 2 more, are 3.6
     second = router.pick_route("acme", body()).nodes[0]
     assert second is not favourite
     for node in cluster.list_nodes():
-        node.add(2)
-    favourite.add(-2)
+        node.add(4)
     assert router.pick_route("acme", body()).nodes[0] is favourite
 
 
@@ -148,3 +149,22 @@ def test_a_node_that_is_not_ready_is_asked_only_where_no_other_serves_the_model(
 def test_a_list_of_models_is_asked_of_all_in_turn() -> None:
     router = Router(alike(4))
     assert {router.pick_route().nodes[0].id for _ in range(60)} == {"n0", "n1", "n2", "n3"}
+
+
+@pytest.mark.parametrize("nodes", [4, 8])
+def test_nearly_all_turns_find_their_cache_and_no_node_has_much_more_than_the_others(nodes: int) -> None:
+    played = routing_simulation.play(routing_simulation.ours, nodes=nodes)
+    perfect = routing_simulation.play(routing_simulation.always_the_same, nodes=nodes)
+    blind = routing_simulation.play(routing_simulation.in_turn(), nodes=nodes)
+    assert played.requests > 10_000
+    assert perfect.hit_rate - 0.03 < played.hit_rate
+    assert blind.hit_rate < played.hit_rate - 0.3
+    assert played.busiest_requests < 1.3
+    assert played.busiest_s < 1.3
+
+
+def test_a_crowd_in_one_conversation_takes_more_than_one_node() -> None:
+    nodes = [Node(f"n{number}", "http://127.0.0.1") for number in range(4)]
+    for _ in range(100):
+        order_nodes(nodes, 7)[0].add(1)
+    assert max(node.load for node in nodes) <= 1.3 * 25 + 2
