@@ -65,7 +65,7 @@ class Scene:
 
 @pytest.fixture
 async def scene(redis_url: str) -> AsyncIterator[Scene]:
-    users = [connect_redis(as_user(user, redis_url)) for user in ("edge", "node", "operator")]  # type: ignore[arg-type]
+    users = [connect_redis(as_user(user, redis_url)) for user in ("edge", "node", "operator")]
     found = Scene(redis_url, *users)
     await found.forget()
     yield found

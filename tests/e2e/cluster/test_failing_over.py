@@ -27,7 +27,7 @@ async def waiting_at(tenant: Tenant, count: int = 1) -> dict[str, str]:
     found: dict[str, str] = {}
 
     async def are_let_in() -> bool:
-        for request_id in await redis.zrange(leases_key(tenant.org), 0, -1):
+        for request_id in map(str, await redis.zrange(leases_key(tenant.org), 0, -1)):
             record = await RequestLog(redis).fetch(tenant.org, request_id)
             found[request_id] = "" if record is None else record.node
         return len(found) == count
