@@ -83,18 +83,21 @@ class Proxy:
         self, request: web.Request, caller: Caller, route: Route, node_path: str, body: bytes | None
     ) -> Outgoing:
         """The token is minted when the body is there: it lives for 60 s, and an upload may take longer."""
-        token = mint(
-            self._signing_key,
-            caller,
-            audience=route.audience,
-            request_id=request[CONTEXT].request_id,
-            method=request.method,
-            path=node_path,
-            now_s=int(self._wall_clock()),
-        )
+
+        def sign() -> str:
+            return mint(
+                self._signing_key,
+                caller,
+                audience=route.audience,
+                request_id=request[CONTEXT].request_id,
+                method=request.method,
+                path=node_path,
+                now_s=int(self._wall_clock()),
+            )
+
         # A query pages a list; in a POST it is a client's own affair (`?beta=true`), and no node asks for it.
         target = request.rel_url.raw_path_qs if request.method == "GET" else node_path
-        return Outgoing(request.method, target, build_request_headers(request.headers, token), body)
+        return Outgoing(request.method, target, build_request_headers(request.headers, sign()), body, sign)
 
 
 def _refuse_rejection(upstream: aiohttp.ClientResponse) -> None:

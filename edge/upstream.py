@@ -12,8 +12,8 @@ import contextlib
 import io
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import aiohttp
@@ -48,12 +48,23 @@ class NodeTooSlow(NodeLost):
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A request that can be sent again."""
+    """A request that can be sent again.
+
+    Attributes:
+        sign: a new token for it. The first one may have grown too old while a node had the request.
+    """
 
     method: str
     path: str
     headers: CIMultiDict[str]
     body: bytes | None
+    sign: Callable[[], str]
+
+    def signed_anew(self) -> Outgoing:
+        """The same under a new token."""
+        headers = self.headers.copy()
+        headers["Authorization"] = f"Bearer {self.sign()}"
+        return replace(self, headers=headers)
 
 
 @dataclass(slots=True)
@@ -101,8 +112,9 @@ class NodeClient:
             is_last = place == len(route.nodes) or lost > 1
             carried.move(node)
             self._cluster.note_begin(node)
+            sent = outgoing if place == 1 else outgoing.signed_anew()
             try:
-                answer = await self._send_to(node, outgoing, has_other=not is_last)
+                answer = await self._send_to(node, sent, has_other=not is_last)
             except NodeLost as error:
                 self._note_loss(node, error)
                 lost += not isinstance(error, NodeNotReached)

@@ -24,6 +24,7 @@ from shared.tasks import in_background
 LOOK_EVERY_S = 0.1
 """How soon a change of state is told."""
 _ANSWER_S = 1.0
+_VERSION = version("b3os")
 _log = logging.getLogger("b3os.node.heartbeat")
 
 
@@ -75,7 +76,7 @@ class Pulse:
             running=load.running,
             waiting=load.waiting,
             cache_usage=load.cache_usage,
-            version=version("b3os"),
+            version=_VERSION,
         )
 
     async def beat(self) -> bool:

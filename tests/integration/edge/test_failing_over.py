@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Sequence
 
 import aiohttp
 from aiohttp import web
+from multidict import CIMultiDict
 
 from edge.breaker import FAILURES
+from edge.cluster import Carried, Cluster, Node
+from edge.routing import Route
+from edge.settings import EdgeSection
+from edge.upstream import NodeClient, Outgoing
+from shared.ids import new_request_id
+from shared.node_hosts import PRIVATE, NodeHosts
+from shared.node_token import Caller, mint
 from tests.integration.edge.parts import (
     MESSAGES,
+    SIGNING_KEY,
     START,
     Answer,
     FakeNode,
@@ -63,6 +73,36 @@ async def test_a_node_that_breaks_off_before_its_answer_is_replaced_with_the_sam
     assert len(taken) == sum(len(node.tokens) for node in nodes[1:]) == 8
     assert nodes[0].tokens
     assert {token.request_id for token in nodes[0].tokens} <= taken
+
+
+async def test_another_node_gets_a_new_token() -> None:
+    """The first one is too old by the time at which the first node is given up."""
+    async with running_node("n2") as living:
+        dead = Node("n1", f"http://127.0.0.1:{free_port()}")
+        cluster = Cluster({}, NodeHosts(PRIVATE), time.monotonic)
+        route = Route((dead, Node("n2", f"http://127.0.0.1:{living.port}")))
+        ages_s = iter((1000, 0))
+
+        def sign() -> str:
+            minted_s, request_id = int(time.time()) - next(ages_s), new_request_id()
+            caller = Caller("acme", "main", "key", "key_1", ("infer:run",), {}, None)
+            return mint(
+                *(SIGNING_KEY, caller),
+                audience=route.audience,
+                request_id=request_id,
+                method="POST",
+                path=MESSAGES,
+                now_s=minted_s,
+            )
+
+        headers = CIMultiDict({"Authorization": f"Bearer {sign()}"})
+        async with NodeClient.opened(EdgeSection.model_validate({}), cluster) as client:
+            with Carried() as carried:
+                outgoing = Outgoing("POST", MESSAGES, headers, b"{}", sign)
+                answer = await client.send_request(route, outgoing, carried)
+                answer.release()
+        assert answer.status == 200
+        assert client.taken_over == {"NodeNotReached": 1}
 
 
 async def test_no_third_node_gets_what_two_may_have_begun(edge_redis_url: str) -> None:
