@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -24,6 +24,13 @@ from shared.node_hosts import PRIVATE, NodeHosts
 from shared.redis import connect_redis
 from tests.heartbeats import heartbeat
 from tests.redis_server import as_user, free_port
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
 
 
 @dataclass
@@ -52,11 +59,17 @@ class Scene:
             await self.operator.delete(name)
         await self.operator.delete(NODES)
 
-    def pulse(self, name: str, engine: Engine | None = None, redis: Redis | None = None) -> tuple[Pulse, Peers]:
+    def pulse(
+        self,
+        name: str,
+        engine: Engine | None = None,
+        redis: Redis | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> tuple[Pulse, Peers]:
         peers = Peers(name, NodeHosts(PRIVATE), time.monotonic)
         card = ModelCard(id=f"b3os/{name}", display_name=name, created_s=1, context_tokens=100)
         facts = (redis or self.node, name, "http://127.0.0.1:7710", lambda: card)
-        return Pulse(*facts, cast("Any", engine or Engine()), peers, time.monotonic), peers
+        return Pulse(*facts, cast("Any", engine or Engine()), peers, clock), peers
 
     def registry(self, clock: Any = time.monotonic) -> tuple[Registry, Cluster]:
         cluster = Cluster({}, NodeHosts(PRIVATE), clock)
@@ -114,17 +127,17 @@ async def test_a_node_leaves_the_registry_and_no_other_with_it(scene: Scene) -> 
 
 async def test_a_change_of_state_is_told_at_once(scene: Scene) -> None:
     engine = Engine("starting")
-    pulse, _ = scene.pulse("n1", engine)
+    pulse, _ = scene.pulse("n1", engine, clock=Clock())  # whose time stands still: no heartbeat is due but the first
 
     async def told() -> list[Heartbeat]:
         return await fetch_heartbeats(scene.edge)
 
-    async with pulse.beating():
+    async with pulse.beating(), asyncio.timeout(30):
         for state, beats in (("starting", 1), ("ready", 2), ("draining", 3)):
             engine.state = cast("NodeState", state)
             while not (found := await told()) or found[0].state != state:
                 await asyncio.sleep(0.01)
-            assert found[0].beat == beats  # and not with the next one that was due
+            assert found[0].beat == beats
 
 
 async def test_a_node_without_redis_goes_on_and_says_so_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
@@ -165,13 +178,6 @@ async def test_what_is_unreadable_keeps_nobody_from_the_others(scene: Scene) -> 
     await scene.operator.sadd(NODES, "gone")
     await registry.look()
     assert [node.id for node in cluster.list_nodes()] == ["n1", "new"]
-
-
-class Clock:
-    now_s = 0.0
-
-    def __call__(self) -> float:
-        return self.now_s
 
 
 async def test_nodes_outlive_a_redis_that_is_away_and_one_that_has_forgotten_them(scene: Scene) -> None:

@@ -113,7 +113,7 @@ async def test_no_third_node_gets_what_two_may_have_begun(edge_redis_url: str) -
     assert sorted(len(node.requests) for node in nodes) == [0, 1, 1]
 
 
-async def test_nodes_that_refuse_connections_are_passed_over_and_then_left_alone(edge_redis_url: str) -> None:
+async def test_nodes_that_refuse_connections_are_passed_over(edge_redis_url: str) -> None:
     async with running_node("n2") as living:
         gone = {name: f"http://127.0.0.1:{free_port()}" for name in ("n0", "n1")}
         nodes = {**gone, "n2": f"http://127.0.0.1:{living.port}"}
@@ -123,6 +123,16 @@ async def test_nodes_that_refuse_connections_are_passed_over_and_then_left_alone
                 response, _ = await ask(number)
                 assert response.status == 200
     assert len(living.requests) == 3 * FAILURES
+
+
+async def test_a_node_that_breaks_off_again_and_again_is_left_alone(edge_redis_url: str) -> None:
+    many = 40
+    async with cluster(edge_redis_url, [drop, say_hello]) as (nodes, ask):
+        for response, _ in await asyncio.gather(*(ask(number) for number in range(FAILURES))):
+            assert response.status == 200
+        for number in range(many):
+            assert (await ask(number))[0].status == 200
+    assert FAILURES <= len(nodes[0].requests) < many / 4
 
 
 async def test_a_node_that_takes_nothing_now_is_replaced_and_its_word_reaches_nobody(edge_redis_url: str) -> None:
