@@ -59,6 +59,7 @@ class Node:
     supervisor: Supervisor
     images: ImageIntake
     peers: Peers
+    redis_url: str
     engine: ScriptedEngine = field(init=False)
 
     async def post(self, script: list[Any] | str = "Hi", **fields: Any) -> aiohttp.ClientResponse:
@@ -113,7 +114,7 @@ async def start_node(redis_url: str, tmp_path: Path) -> AsyncIterator[Start]:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         supervisor.start()
-        node = Node(site.name, aiohttp.ClientSession(), supervisor, images, peers)
+        node = Node(site.name, aiohttp.ClientSession(), supervisor, images, peers, as_user("operator", redis_url))
         nodes.append(node)
         if factory is None:
             while supervisor.state != "ready":
