@@ -168,7 +168,9 @@ class Cluster:
                 have forgotten them, and they need a moment to tell again.
         """
         self.is_fresh = True
-        told = {each.id: each for each in heartbeats if self._is_believed(each)}
+        read = {each.id: each for each in heartbeats}
+        told = {node_id: each for node_id, each in read.items() if self._is_believed(each)}
+        self._refused &= read.keys()
         for node_id, heartbeat in told.items():
             node = self._nodes.get(node_id)
             if node is None:

@@ -23,6 +23,7 @@ from shared.tasks import in_background
 
 LOOK_EVERY_S = 0.1
 """How soon a change of state is told."""
+RETRY_S = 0.5
 _ANSWER_S = 1.0
 _VERSION = version("b3os")
 _log = logging.getLogger("b3os.node.heartbeat")
@@ -50,7 +51,7 @@ class Pulse:
         self._clock = clock
         self._boot = secrets.token_hex(8)
         self._beats = 0
-        self._told: NodeState | None = None
+        self._tried: NodeState | None = None
         self._next_s = clock()
         self.missed = 0
 
@@ -92,7 +93,6 @@ class Pulse:
         if self.missed:
             _log.info("the registry hears again", extra={"facts": {"missed": self.missed}})
         self.missed = 0
-        self._told = heartbeat.state
         self._peers.hear(living)
         return True
 
@@ -103,13 +103,18 @@ class Pulse:
 
     async def _beat_forever(self) -> None:
         while True:
-            if self._clock() >= self._next_s or self._supervisor.state != self._told:
-                self._next_s = self._clock() + EVERY_S
-                try:
-                    await self.beat()
-                except Exception:
-                    _log.exception("a heartbeat failed")
+            if self._clock() >= self._next_s or self._supervisor.state != self._tried:
+                self._tried = self._supervisor.state
+                await self._try()
             await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _try(self) -> None:
+        is_heard = False
+        try:
+            is_heard = await self.beat()
+        except Exception:
+            _log.exception("a heartbeat failed")
+        self._next_s = self._clock() + (EVERY_S if is_heard else RETRY_S)
 
     async def _leave(self) -> None:
         try:

@@ -17,7 +17,7 @@ from edge.admin.nodes import nodes as nodes_command
 from edge.cluster import Cluster
 from edge.registry import Registry
 from node.engine.port import EngineLoad
-from node.heartbeat import Pulse
+from node.heartbeat import RETRY_S, Pulse
 from node.peers import Peers
 from shared.heartbeat import LIFETIME_MS, NODES, Heartbeat, ModelCard, NodeState, fetch_heartbeats, node_key
 from shared.node_hosts import PRIVATE, NodeHosts
@@ -152,6 +152,26 @@ async def test_a_node_without_redis_goes_on_and_says_so_once(scene: Scene, caplo
     async with pulse.beating():
         pass
     await nowhere.aclose()
+
+
+async def test_a_redis_that_is_away_is_not_asked_all_the_time(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+
+    class Away:
+        async def eval(self, *_: object) -> None:
+            nonlocal asked
+            asked += 1
+            raise ConnectionError
+
+    monkeypatch.setattr("node.heartbeat.LOOK_EVERY_S", 0)
+    clock = Clock()
+    pulse, _ = scene.pulse("n1", redis=cast("Any", Away()), clock=clock)
+    async with pulse.beating():
+        for due_s, wanted in ((0.0, 1), (RETRY_S - 0.01, 1), (RETRY_S, 2), (2 * RETRY_S, 3)):
+            clock.now_s = due_s
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert asked == wanted
 
 
 async def test_an_edge_knows_who_beats(scene: Scene) -> None:
