@@ -13,14 +13,17 @@ import time
 import uvloop
 
 from edge.app import EdgeReadiness, build_edge_app
+from edge.cluster import Cluster
 from edge.departures import Departures
 from edge.identity import LOOKUP_CONNECTIONS, opened_identity
 from edge.proxy import Proxy
-from edge.routing import Router, StaticDirectory
+from edge.registry import Registry
+from edge.routing import Router
 from edge.settings import EdgeSettings
 from edge.signing import BadSigningKey, load_signing_key
 from edge.upstream import NodeClient
 from shared.log import set_up_logging
+from shared.node_hosts import NodeHosts
 from shared.node_token import SigningKey
 from shared.operator import build_operator_app
 from shared.redis import connect_redis
@@ -41,16 +44,17 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
     edge = settings.edge
     redis = connect_redis(settings.redis.url)
     lookups = connect_redis(settings.redis.url, max_connections=LOOKUP_CONNECTIONS)
-    directory = StaticDirectory(edge.nodes)
+    cluster = Cluster(edge.nodes, NodeHosts(edge.node_hosts), time.monotonic)
     async with (
         redis,
         lookups,
         opened_identity(redis, lookups, edge, time.monotonic, time.time) as identity,
-        NodeClient.opened(edge) as client,
+        Registry(redis, cluster, time.monotonic).following(),
+        NodeClient.opened(edge, cluster) as client,
     ):
-        readiness = EdgeReadiness(redis, identity.invalidations, directory)
+        readiness = EdgeReadiness(redis, identity.invalidations, cluster)
         departures = Departures()
-        proxy = Proxy(identity.authenticator, Router(directory), client, signing_key, edge, time.time)
+        proxy = Proxy(identity.authenticator, Router(cluster), client, signing_key, edge, time.time)
         sites = [
             Site(build_operator_app(readiness.check), render_problem, edge.operator_host, edge.operator_port),
             Site(build_edge_app(proxy, identity, departures), render_openai, edge.host, edge.port),

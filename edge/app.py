@@ -121,6 +121,7 @@ class EdgeReadiness:
             "redis_risks": self.durability.risks,
             "invalidations": self._invalidations.is_connected,
             "nodes": nodes,
+            "registry": self._directory.is_fresh,
             "stopping": self._is_stopping,
         }
         return redis_answers and bool(nodes) and not self._is_stopping, facts

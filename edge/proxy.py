@@ -13,6 +13,7 @@ from aiohttp import web
 
 from edge.auth.authenticate import Authenticator
 from edge.budget import BodyBudget, Lease
+from edge.cluster import Carried
 from edge.forward import build_request_headers, join_timing
 from edge.relay import relay_answer
 from edge.routing import Route, Router
@@ -54,16 +55,17 @@ class Proxy:
             with context.phases.measure("edge_auth"):
                 caller = await self._authenticator.authenticate(request, scope)
             context.facts.update(org=caller.org, actor=caller.actor_id)
-            with self._budget.lease(caller.org) as lease:
-                body = await self._read_body(request, lease)
-                route = self._router.pick_route()
-                outgoing = self._build_outgoing(request, caller, route, node_path or request.path, body)
-                with context.phases.measure("edge_upstream"):
-                    upstream = await self._client.send_request(route, outgoing)
-            del body, outgoing  # a stream may last for minutes
-            _refuse_rejection(upstream)
-            context.upstream_timing = join_timing(upstream.headers)
-            return await relay_answer(request, upstream, self._settings)
+            with Carried() as carried:
+                with self._budget.lease(caller.org) as lease:
+                    body = await self._read_body(request, lease)
+                    route = self._router.pick_route(caller.org, body)
+                    outgoing = self._build_outgoing(request, caller, route, node_path or request.path, body)
+                    with context.phases.measure("edge_upstream"):
+                        upstream = await self._client.send_request(route, outgoing, carried)
+                del body, outgoing  # a stream may last for minutes
+                _refuse_rejection(upstream)
+                context.upstream_timing = join_timing(upstream.headers)
+                return await relay_answer(request, upstream, self._settings)
 
         return handle
 
@@ -81,18 +83,21 @@ class Proxy:
         self, request: web.Request, caller: Caller, route: Route, node_path: str, body: bytes | None
     ) -> Outgoing:
         """The token is minted when the body is there: it lives for 60 s, and an upload may take longer."""
-        token = mint(
-            self._signing_key,
-            caller,
-            audience=route.audience,
-            request_id=request[CONTEXT].request_id,
-            method=request.method,
-            path=node_path,
-            now_s=int(self._wall_clock()),
-        )
+
+        def sign() -> str:
+            return mint(
+                self._signing_key,
+                caller,
+                audience=route.audience,
+                request_id=request[CONTEXT].request_id,
+                method=request.method,
+                path=node_path,
+                now_s=int(self._wall_clock()),
+            )
+
         # A query pages a list; in a POST it is a client's own affair (`?beta=true`), and no node asks for it.
         target = request.rel_url.raw_path_qs if request.method == "GET" else node_path
-        return Outgoing(request.method, target, build_request_headers(request.headers, token), body)
+        return Outgoing(request.method, target, build_request_headers(request.headers, sign()), body, sign)
 
 
 def _refuse_rejection(upstream: aiohttp.ClientResponse) -> None:

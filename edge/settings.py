@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from edge.auth.hosts import is_loopback, normalize_host
 from edge.budget import largest_common_body_bytes
+from shared.node_hosts import PRIVATE, NodeHosts
 from shared.redis import RedisSettings
 from shared.settings import Section
 
@@ -23,7 +24,9 @@ class EdgeSection(Section):
 
     Attributes:
         operator_port: `/healthz` and `/readyz`, on `operator_host` only.
-        nodes: node id to base URL; the id is the one that the node verifies as its token's audience.
+        nodes: node id to base URL; the id is the one that the node verifies as its token's audience. With any, there
+            are no others; without, nodes are those that tell of themselves in Redis.
+        node_hosts: networks and names where the latter may be: who can write Redis sends no prompts elsewhere.
         signing_key_file: Ed25519 private key in PEM, for node tokens; `b3os edge keygen` makes one.
         max_request_bytes: the edge's own cap on a body. It stands above the nodes' caps per model, whose refusal
             names the model's limit and comes in the node's shape.
@@ -54,7 +57,8 @@ class EdgeSection(Section):
     port: int = Field(7700, ge=0, le=65535)
     operator_host: str = "127.0.0.1"
     operator_port: int = Field(7701, ge=0, le=65535)
-    nodes: dict[str, str] = Field(default_factory=lambda: {"n1": "http://127.0.0.1:7710"})
+    nodes: dict[str, str] = Field(default_factory=dict)
+    node_hosts: tuple[str, ...] = PRIVATE
     signing_key_file: Path = Path(".b3os/keys/edge-private.pem")
     max_request_bytes: int = Field(33_554_432, ge=1024)
     max_bodies_bytes: int = Field(268_435_456, ge=1024)
@@ -86,6 +90,12 @@ class EdgeSection(Section):
             if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
                 raise ValueError(f"the URL of {node_id} must be http://HOST:PORT")
         return {node_id: url.rstrip("/") for node_id, url in nodes.items()}
+
+    @field_validator("node_hosts")
+    @classmethod
+    def _are_places(cls, node_hosts: tuple[str, ...]) -> tuple[str, ...]:
+        NodeHosts(node_hosts)
+        return node_hosts
 
     @field_validator("dashboard_hosts", "api_hosts", mode="before")
     @classmethod

@@ -1,7 +1,8 @@
 """Send a request to a node, and read its answer within deadlines.
 
-Decides when an attempt may be repeated, here or at another node: never after the first byte of an answer. Must not
-know who calls, nor what is written to the client.
+Decides when an attempt may be repeated, here or at another node: never after the first byte of an answer, and at no
+more than one other node that may have seen the request. Two that have it do no harm: what they reserve has one owner,
+and is billed once. Must not know who calls, nor what is written to the client.
 """
 
 from __future__ import annotations
@@ -10,21 +11,26 @@ import asyncio
 import contextlib
 import io
 import logging
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
+from edge.cluster import Carried, Cluster, Node
 from edge.forward import NOT_ADDED
-from edge.routing import Node, Route
+from edge.routing import Route
 from edge.settings import EdgeSection
 from shared.errors import NODE_UNAVAILABLE, ApiError
+from shared.hop import NOT_STARTED
 
 # Shorter than the nodes' 75 s, so that the edge is the one to close an idle connection.
 KEEPALIVE_S = 60
+TAKEOVER_S = 1.0
+"""How long a node may take to accept a connection while another could."""
 _log = logging.getLogger("b3os.edge.upstream")
 
 
@@ -36,14 +42,29 @@ class NodeNotReached(NodeLost):
     """No connection came about, so the node has seen nothing of the request."""
 
 
+class NodeTooSlow(NodeLost):
+    """It lives, and did not begin to answer in time. Nobody else is asked: the caller has waited long enough."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A request that can be sent again."""
+    """A request that can be sent again.
+
+    Attributes:
+        sign: a new token for it. The first one may have grown too old while a node had the request.
+    """
 
     method: str
     path: str
     headers: CIMultiDict[str]
     body: bytes | None
+    sign: Callable[[], str]
+
+    def signed_anew(self) -> Outgoing:
+        """The same under a new token."""
+        headers = self.headers.copy()
+        headers["Authorization"] = f"Bearer {self.sign()}"
+        return replace(self, headers=headers)
 
 
 @dataclass(slots=True)
@@ -54,58 +75,95 @@ class _Attempt:
 
 
 class NodeClient:
-    """Connections to the nodes: pooled ones, and fresh ones for second attempts."""
+    """Connections to the nodes: pooled ones, and fresh ones for second attempts.
 
-    def __init__(self, pooled: aiohttp.ClientSession, fresh: aiohttp.ClientSession, deadlines: EdgeSection) -> None:
+    Attributes:
+        taken_over: requests that another node than the chosen one answered, by what was wrong with that, for metrics.
+    """
+
+    def __init__(
+        self,
+        pooled: aiohttp.ClientSession,
+        fresh: aiohttp.ClientSession,
+        deadlines: EdgeSection,
+        cluster: Cluster,
+    ) -> None:
         self._pooled = pooled
         self._fresh = fresh
         self._deadlines = deadlines
+        self._cluster = cluster
+        self.taken_over: Counter[str] = Counter()
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def opened(cls, deadlines: EdgeSection) -> AsyncIterator[NodeClient]:
+    async def opened(cls, deadlines: EdgeSection, cluster: Cluster) -> AsyncIterator[NodeClient]:
         """A client for as long as the body runs."""
         async with _open_session(deadlines, reuse=True) as pooled, _open_session(deadlines, reuse=False) as fresh:
-            yield cls(pooled, fresh, deadlines)
+            yield cls(pooled, fresh, deadlines, cluster)
 
-    async def send_request(self, route: Route, outgoing: Outgoing) -> aiohttp.ClientResponse:
-        """Send to the first node of the route that can be reached, and wait for the head of its answer.
+    async def send_request(self, route: Route, outgoing: Outgoing, carried: Carried) -> aiohttp.ClientResponse:
+        """Send to the first node of the route that takes it, and wait for the head of its answer.
 
         Raises:
-            ApiError: `NODE_UNAVAILABLE`; none could be reached, or the one that was broke off.
+            ApiError: `NODE_UNAVAILABLE`; none could be reached, or those that were broke off.
         """
-        for node in route.nodes:
+        lost, why = 0, ""
+        for place, node in enumerate(route.nodes, 1):
+            is_last = place == len(route.nodes) or lost > 1
+            carried.move(node)
+            self._cluster.note_begin(node)
+            sent = outgoing if place == 1 else outgoing.signed_anew()
             try:
-                return await self._send_to(node, outgoing)
+                answer = await self._send_to(node, sent, has_other=not is_last)
             except NodeLost as error:
-                facts = {"node": node.id, "cause": str(error), "reached": not isinstance(error, NodeNotReached)}
-                _log.warning("node failed", extra={"facts": facts})
-                if not isinstance(error, NodeNotReached):
+                self._note_loss(node, error)
+                lost += not isinstance(error, NodeNotReached)
+                why = type(error).__name__
+                if lost > 1 or isinstance(error, NodeTooSlow):
                     break
+                continue
+            self._cluster.note_success(node)
+            if NOT_STARTED in answer.headers and not is_last:
+                self._cluster.note_not_started(node)
+                _log.info("node takes nothing now", extra={"facts": {"node": node.id}})
+                answer.close()
+                why = "NotStarted"
+                continue
+            if why:
+                self.taken_over[why] += 1
+            return answer
+        carried.move(None)
         raise ApiError(NODE_UNAVAILABLE, "no node answers", retry_after_s=1)
 
-    async def _send_to(self, node: Node, outgoing: Outgoing) -> aiohttp.ClientResponse:
+    def _note_loss(self, node: Node, error: NodeLost) -> None:
+        reached = not isinstance(error, NodeNotReached)
+        _log.warning("node failed", extra={"facts": {"node": node.id, "cause": str(error), "reached": reached}})
+        if not isinstance(error, NodeTooSlow):
+            self._cluster.note_failure(node)
+
+    async def _send_to(self, node: Node, outgoing: Outgoing, *, has_other: bool) -> aiohttp.ClientResponse:
         attempt = _Attempt()
         try:
-            return await self._attempt(self._pooled, node, outgoing, attempt)
-        except NodeNotReached:
+            return await self._attempt(self._pooled, node, outgoing, attempt, has_other=has_other)
+        except (NodeNotReached, NodeTooSlow):
             raise
         except NodeLost as error:
             if not attempt.reused or isinstance(error.__cause__, TimeoutError):
                 raise
         # It most likely died while idle. If the node did take the request, it answers 409 to the same token.
-        return await self._attempt(self._fresh, node, outgoing, attempt)
+        return await self._attempt(self._fresh, node, outgoing, attempt, has_other=has_other)
 
     async def _attempt(
-        self, session: aiohttp.ClientSession, node: Node, outgoing: Outgoing, attempt: _Attempt
+        self, session: aiohttp.ClientSession, node: Node, outgoing: Outgoing, attempt: _Attempt, *, has_other: bool
     ) -> aiohttp.ClientResponse:
         """One request on one connection.
 
         Raises:
-            NodeNotReached, NodeLost: see there.
+            NodeNotReached, NodeTooSlow, NodeLost: see there.
         """
+        connect_s = self._deadlines.connect_s
         try:
-            async with asyncio.timeout(self._deadlines.head_s):
+            async with _until_lost(node, self._deadlines.head_s):
                 return await session.request(
                     outgoing.method,
                     URL(node.url + outgoing.path, encoded=True),  # as it came: `%2F` in a model's id is no slash
@@ -113,11 +171,39 @@ class NodeClient:
                     headers=outgoing.headers,
                     allow_redirects=False,
                     trace_request_ctx=attempt,
+                    timeout=_timeout(min(connect_s, TAKEOVER_S) if has_other else connect_s),
                 )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NodeNotReached(type(error).__name__) from error
-        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+        except TimeoutError as error:
+            if node.is_there:
+                raise NodeTooSlow("no head in time") from error
+            raise NodeLost("no heartbeat") from error
+        except (aiohttp.ClientError, OSError) as error:
             raise NodeLost(type(error).__name__) from error
+
+
+@contextlib.asynccontextmanager
+async def _until_lost(node: Node, within_s: float) -> AsyncIterator[None]:
+    """Within a deadline, which comes at once if the node's heartbeat ends.
+
+    Raises:
+        TimeoutError: either came.
+    """
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(within_s) as deadline:
+
+        def give_up() -> None:
+            if not deadline.expired():
+                deadline.reschedule(loop.time())
+
+        with node.watched(give_up):
+            yield
+
+
+def _timeout(connect_s: float) -> aiohttp.ClientTimeout:
+    """Heads and silences have deadlines of their own: aiohttp's read timeout can't tell one from the other."""
+    return aiohttp.ClientTimeout(total=None, sock_connect=connect_s)
 
 
 def _open_session(deadlines: EdgeSection, *, reuse: bool) -> aiohttp.ClientSession:
@@ -133,8 +219,7 @@ def _open_session(deadlines: EdgeSection, *, reuse: bool) -> aiohttp.ClientSessi
         auto_decompress=False,
         trust_env=False,
         skip_auto_headers=NOT_ADDED,
-        # Heads and silences have deadlines of their own: aiohttp's read timeout can't tell one from the other.
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=deadlines.connect_s),
+        timeout=_timeout(deadlines.connect_s),
         trace_configs=[_trace_reuse()],
     )
 

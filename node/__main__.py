@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import os
 import sys
+import time
 from pathlib import Path
 
 import uvloop
 
 from node.admission import Admission
 from node.app import build_node_app, build_node_operator_app
+from node.card import build_card
 from node.catalog.gpu import has_nvidia_gpu
 from node.catalog.served import ServedModel, resolve_model, scripted_model
 from node.engine.port import Engine
 from node.engine.scripted import start_scripted_engine
 from node.engine.supervisor import Supervisor
+from node.forward import Forwarder
 from node.gate import Gate, load_edge_keys
+from node.heartbeat import Pulse
 from node.images.intake import open_intake
 from node.limits.opening import open_limits
+from node.peers import Peers
 from node.settings import NodeSettings
 from shared.log import set_up_logging
+from shared.node_hosts import NodeHosts
+from shared.redis import connect_redis
 from shared.serve import CannotListen, Site, serving, wait_for_stop
 from shared.settings import SettingsError, config_tables, load_settings
 from shared.web import render_anthropic, render_problem
@@ -64,22 +72,37 @@ async def run(settings: NodeSettings, home: Path) -> None:
         silence_s=section.engine_silence_s,
     )
     spool = home / "spool" / section.id
+    peers = Peers(section.id, NodeHosts(section.peer_hosts), time.monotonic)
+    card = functools.partial(build_card, model, supervisor, int(time.time()))
     async with (
         open_intake(settings.egress) as images,
         open_limits(settings.redis.url, spool, section.id) as (desk, refusals),
+        Forwarder.opened() as forwarder,
+        connect_redis(settings.redis.url, max_connections=1) as registry,
     ):
         images.warm_up()
         admission = Admission(section.id, model, desk, refusals)
         app = build_node_app(
-            node_id=section.id, model=model, gate=gate, admission=admission, images=images, supervisor=supervisor
+            node_id=section.id,
+            model=model,
+            gate=gate,
+            admission=admission,
+            images=images,
+            supervisor=supervisor,
+            peers=peers,
+            forwarder=forwarder,
+            card=card,
         )
-        operator_app = build_node_operator_app(node_id=section.id, model=model, images=images, supervisor=supervisor)
+        pulse = Pulse(registry, section.id, section.told_url(), card, supervisor, peers, time.monotonic)
+        operator_app = build_node_operator_app(
+            node_id=section.id, model=model, images=images, supervisor=supervisor, peers=peers
+        )
         sites = [
             Site(app, render_anthropic, section.host, section.port),
             Site(operator_app, render_problem, section.operator_host, section.operator_port),
         ]
         _calm_collector()
-        async with serving(sites, drain_s=ENDINGS_S):
+        async with pulse.beating(), serving(sites, drain_s=ENDINGS_S):
             supervisor.start()
             await wait_for_stop(sites, supervisor.drain)
             # It listens still: what comes is refused as not begun with, for the edge to take elsewhere.

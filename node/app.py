@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
@@ -11,14 +11,17 @@ from node.admission import Admission
 from node.catalog.served import ServedModel
 from node.count_tokens import CountTokensHandler
 from node.engine.supervisor import Supervisor
+from node.forward import Forwarder
 from node.gate import Gate
 from node.images.intake import ImageIntake
 from node.messages import MessagesHandler
 from node.metrics import ImageCollector
 from node.models import ModelsHandler
+from node.peers import Peers
 from node.receive import Receiver
 from node.slow_work import SlowWork
 from node.sse import PING_AFTER_S
+from shared.heartbeat import ModelCard
 from shared.operator import build_operator_app
 from shared.web import build_app, render_anthropic
 
@@ -31,16 +34,19 @@ def build_node_app(
     admission: Admission,
     images: ImageIntake,
     supervisor: Supervisor,
+    peers: Peers,
+    forwarder: Forwarder,
+    card: Callable[[], ModelCard],
     ping_after_s: float = PING_AFTER_S,
 ) -> web.Application:
     """What the edge talks to; every refusal is in Anthropic's shape."""
     app = build_app(lambda request: render_anthropic)
-    receiver = Receiver(model, gate, admission, images, SlowWork())
+    receiver = Receiver(model, gate, admission, images, SlowWork(), peers)
     messages = MessagesHandler(node_id, receiver, supervisor, ping_after_s)
     count_tokens = CountTokensHandler(receiver, supervisor)
-    models = ModelsHandler(receiver, gate, supervisor, int(time.time()))
-    app.router.add_post("/v1/infer/v1/messages", messages.__call__)
-    app.router.add_post("/v1/infer/v1/messages/count_tokens", count_tokens.__call__)
+    models = ModelsHandler(node_id, card, peers, gate)
+    app.router.add_post("/v1/infer/v1/messages", forwarder.around(messages))
+    app.router.add_post("/v1/infer/v1/messages/count_tokens", forwarder.around(count_tokens))
     app.router.add_get("/v1/infer/models", models.openai_list)
     app.router.add_get(r"/v1/infer/models/{id:[\s\S]+}", models.openai_one)
     app.router.add_get("/v1/infer/v1/models", models.anthropic_list)
@@ -49,7 +55,7 @@ def build_node_app(
 
 
 def build_node_operator_app(
-    *, node_id: str, model: ServedModel, images: ImageIntake, supervisor: Supervisor
+    *, node_id: str, model: ServedModel, images: ImageIntake, supervisor: Supervisor, peers: Peers
 ) -> web.Application:
     """The internal port: ready while the engine takes requests."""
 
@@ -62,6 +68,7 @@ def build_node_operator_app(
             "waiting": supervisor.load().waiting,
             "restarts": supervisor.restarts,
             "reason": supervisor.reason,
+            "peers": peers.ids(),
         }
         return supervisor.state == "ready", facts
 

@@ -11,23 +11,27 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from aiohttp import web
 
 from node.admission import Admission, Order, Ticket
 from node.catalog.served import ServedModel
 from node.engine.port import Engine, Rendered
+from node.forward import ServedElsewhere
 from node.gate import Gate
 from node.images.intake import ImageIntake, walk_images
+from node.models import not_available
+from node.peers import Peers
 from node.slow_work import SlowWork
 from node.translate.prompt import PromptBuilder
 from node.wire.ignored import list_ignored
 from node.wire.request import MessagesRequest
-from shared.errors import BODY_TOO_LARGE, MODEL_NOT_AVAILABLE, NOT_JSON, UNSUPPORTED_PARAMETER, ApiError
+from shared.errors import BODY_TOO_LARGE, NOT_JSON, UNSUPPORTED_PARAMETER, ApiError
+from shared.hop import FORWARDED
 from shared.web import CONTEXT, RequestContext, read_body
 
 SHORT_BYTES = 8 << 10
@@ -43,11 +47,13 @@ class Arrival:
     Attributes:
         ticket: to be entered at once, around all that is done for the request.
         engine: will answer. body: until it is read. body_bytes: its size.
+        audience: the nodes to which it may be passed on.
     """
 
     ticket: Ticket
     engine: Engine
     context: RequestContext
+    audience: Collection[str]
     body: bytes
     body_bytes: int
 
@@ -74,6 +80,7 @@ class Receiver:
     admission: Admission
     images: ImageIntake
     slow: SlowWork
+    peers: Peers
 
     async def admit(self, request: web.Request, engine: Callable[[], Engine]) -> Arrival:
         """Let a request in before anything is known of its body but the size.
@@ -82,14 +89,16 @@ class Receiver:
             ApiError: it may not be sent, there is no engine, or a limit stands against it.
         """
         context = request[CONTEXT]
-        subject = self.admission.subject_of(self.gate.admit(request).caller, context)
+        token = self.gate.admit(request)
+        subject = self.admission.subject_of(token.caller, context)
         with self.admission.noting(subject, context):
             if request.content_type != "application/json":
                 raise ApiError(NOT_JSON, "send the body as Content-Type: application/json")
             body = await read_body(request, self.model.max_request_bytes, self._too_large)
             answering = engine()
             ticket = await self.admission.open(subject, context)
-        return Arrival(ticket, answering, context, body, len(body))
+        audience = () if FORWARDED in request.headers else token.audience
+        return Arrival(ticket, answering, context, audience, body, len(body))
 
     async def read(
         self, arrival: Arrival, parse: Callable[[bytes], MessagesRequest]
@@ -97,7 +106,8 @@ class Receiver:
         """What is asked for; `x-b3os-ignored` is set for whatever the answer will be.
 
         Raises:
-            ApiError: it makes no sense, or names another model.
+            ApiError: it makes no sense, or nobody has its model.
+            ServedElsewhere: it makes sense, and is another node's.
         """
         body, arrival.body = arrival.body, b""
         context = arrival.context
@@ -106,7 +116,8 @@ class Receiver:
         if received.ignored:
             context.headers["x-b3os-ignored"] = ", ".join(received.ignored)
         message = received.message
-        self.check_model(message.model)
+        if message.model != self.model.served_id:
+            self._refer(message.model, arrival.audience, body)
         text_bytes = arrival.body_bytes - received.image_bytes
         return message, Order(text_bytes, message.max_tokens, arrival.engine.context_tokens)
 
@@ -114,11 +125,12 @@ class Receiver:
         """What comes of work that may take as long as the body is large."""
         return await self.slow.run(work, arrival.ticket.payer, is_short=arrival.body_bytes <= SHORT_BYTES)
 
-    def check_model(self, named: str) -> None:
-        """Refuse a model that is not served here."""
-        if named != self.model.served_id:
-            text = f"{named} is not served here; GET /v1/infer/models lists what is"
-            raise ApiError(MODEL_NOT_AVAILABLE, text, param="model")
+    def _refer(self, named: str, audience: Collection[str], body: bytes) -> NoReturn:
+        """A model that is not served here is a peer's, or nobody's."""
+        peer = self.peers.find(named, audience)
+        if peer is None:
+            raise not_available(named)
+        raise ServedElsewhere(peer, body)
 
     async def render(self, arrival: Arrival, message: MessagesRequest) -> Rendered:
         """The prompt as token ids; organizations don't share a prefix cache, since its timing would tell.

@@ -8,8 +8,9 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
+from shared.node_hosts import PRIVATE, NodeHosts, host_of
 from shared.redis import RedisSettings
 from shared.settings import Section
 
@@ -29,6 +30,8 @@ class NodeSection(Section):
         engine_start_s: longest start of the engine. engine_silence_s: how long it may go without a step while it has
             requests, before it counts as hung and is started again; a step computes thousands of a prompt's tokens.
         drain_s: how long running answers may go on after SIGTERM.
+        url: where edges and other nodes reach it, told in Redis; `http://HOST:PORT` where it is left out.
+        peer_hosts: networks and names where other nodes may be: who can write Redis sends no prompts elsewhere.
     """
 
     id: str = Field("n1", pattern=r"^[a-z0-9-]{1,32}$")
@@ -41,6 +44,32 @@ class NodeSection(Section):
     engine_start_s: float = Field(1800, gt=0)
     engine_silence_s: float = Field(120, gt=0)
     drain_s: float = Field(30, ge=0)
+    url: str | None = None
+    peer_hosts: tuple[str, ...] = PRIVATE
+
+    @field_validator("peer_hosts")
+    @classmethod
+    def _are_places(cls, peer_hosts: tuple[str, ...]) -> tuple[str, ...]:
+        NodeHosts(peer_hosts)
+        return peer_hosts
+
+    @field_validator("url")
+    @classmethod
+    def _is_base_url(cls, url: str | None) -> str | None:
+        if url is not None and host_of(url) is None:
+            raise ValueError("must be http://HOST:PORT")
+        return None if url is None else url.rstrip("/")
+
+    @model_validator(mode="after")
+    def _can_be_reached(self) -> NodeSection:
+        if self.url is None and self.host in ("", "0.0.0.0", "::"):  # noqa: S104 - refused without a URL
+            raise ValueError(f"url is needed where host is {self.host!r}: nobody can be sent there")
+        return self
+
+    def told_url(self) -> str:
+        """What others are told."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.url or f"http://{host}:{self.port}"
 
 
 class ModelSection(Section):

@@ -47,11 +47,16 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class NodeToken:
-    """A verified token: the caller, and the request id that it may be used for once until `expires_at_s`."""
+    """A verified token: the caller, and the request id that it may be used for once until `expires_at_s`.
+
+    Attributes:
+        audience: the nodes that take it.
+    """
 
     caller: Caller
     request_id: str
     expires_at_s: int
+    audience: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,4 +148,6 @@ def _read(claims: dict[str, Any]) -> NodeToken:
         limits=dict(claims["lim"]),
         spend_cap=claims["cap"],
     )
-    return NodeToken(caller, str(claims["jti"]), int(claims["exp"]))
+    audience = claims["aud"]
+    ids = [audience] if isinstance(audience, str) else audience
+    return NodeToken(caller, str(claims["jti"]), int(claims["exp"]), frozenset(map(str, ids)))

@@ -52,7 +52,7 @@ EDGE = RedisUser(
         *("b3os:key:*", "b3os:key-id:*", "b3os:session:*", "b3os:device:*", "b3os:device-user-code:*"),
         *("b3os:orgs", "b3os:org:*", "b3os:users", "b3os:user:*", "b3os:user-email:*"),
     ),
-    read_only=("b3os:{*}:log:*", "b3os:{*}:usage:*", "b3os:{*}:spend:*"),
+    read_only=("b3os:{*}:log:*", "b3os:{*}:usage:*", "b3os:{*}:spend:*", "b3os:nodes", "b3os:node:*"),
     channels=("b3os:keys:invalidated",),
     commands=(
         *_CONNECTION,
@@ -65,14 +65,14 @@ EDGE = RedisUser(
 )
 NODE = RedisUser(
     name="node",
-    keys=("b3os:{*}:*", "b3os:limits:*"),
+    keys=("b3os:{*}:*", "b3os:limits:*", "b3os:nodes", "b3os:node:*"),
     commands=(
         *_CONNECTION,
         *("evalsha", "eval", "time"),
         *("exists", "del", "expire", "pexpire", "get", "set"),
         *("hget", "hmget", "hgetall", "hset", "hdel", "hincrby"),
         *("zadd", "zrem", "zcard", "zcount", "zscore", "zrange", "zrangebyscore", "zrangebylex", "zpopmin"),
-        "xadd",
+        *("sadd", "srem", "smembers", "xadd"),
     ),
 )
 _EVERYTHING = ("&*", "~*", "+@all")

@@ -67,6 +67,7 @@ def scripted_model(section: ModelSection) -> ServedModel:
     served = ServedModel("b3os/scripted", "Scripted pieces", "scripted")
     return replace(
         served,
+        served_id=section.served_id or served.served_id,
         max_request_bytes=section.max_request_bytes,
         input_nano_usd_per_token=section.input_nano_usd_per_token,
         output_nano_usd_per_token=section.output_nano_usd_per_token,

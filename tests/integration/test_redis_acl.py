@@ -289,12 +289,18 @@ def test_names_are_written_in_those_modules_alone() -> None:
         for path in files
         if path.suffix in (".py", ".lua") and re.search(r"""["']b3os:[^ "']""", path.read_text())
     }
-    named = {"edge/auth/redis_names.py", "node/limits/names.py", "shared/org_keys.py", "shared/redis_acl.py"}
+    named = {
+        *("edge/auth/redis_names.py", "node/limits/names.py"),
+        *("shared/heartbeat.py", "shared/org_keys.py", "shared/redis_acl.py"),
+    }
     assert writers == named
 
 
 USED_IN = {EDGE: ("edge",), NODE: ("node/limits",)}
-READERS = {EDGE: ("shared/usage.py", "shared/request_log.py"), NODE: ()}
+READERS = {
+    EDGE: ("shared/usage.py", "shared/request_log.py", "shared/heartbeat.py"),
+    NODE: ("shared/heartbeat.py",),
+}
 OTHERWISE = {
     **dict.fromkeys(("evalsha", "script|load"), "register_script("),
     **dict.fromkeys(("multi", "exec"), "transaction=True"),

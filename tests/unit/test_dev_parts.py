@@ -10,11 +10,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from edge.settings import EdgeSettings
+from node.settings import NodeSettings
 from shared.cli.dev.errors import parse_reason
 from shared.cli.dev.files import write_private
 from shared.cli.dev.plan import Plan, environment_of
 from shared.cli.dev.redis_server import parse_version, prepare_redis, render_config
 from shared.cli.dev.snippets import Facts, render_claude_code, render_curl, render_python, render_welcome
+from shared.settings import load_settings
 
 PLAN = Plan("scripted", None, Path("/state"), 7700, 7710, 7720)
 FACTS = Facts(
@@ -45,9 +48,10 @@ def test_children_are_told_the_model_only_if_one_was_named() -> None:
     assert environment_of(named, "redis://x")["B3OS_MODEL"] == "org/model"
 
 
-def test_the_edge_finds_the_node_by_its_id() -> None:
+def test_the_edge_finds_the_node_by_what_it_tells_in_redis() -> None:
     variables = environment_of(PLAN, "redis://x")
-    assert json.loads(variables["B3OS_EDGE_NODES"]) == {variables["B3OS_NODE_ID"]: "http://127.0.0.1:7710"}
+    assert load_settings(EdgeSettings, variables, {}).edge.nodes == {}
+    assert load_settings(NodeSettings, variables, {}).node.told_url() == "http://127.0.0.1:7710"
 
 
 def test_redis_keeps_every_acknowledged_write_and_evicts_nothing() -> None:

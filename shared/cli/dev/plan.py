@@ -5,7 +5,6 @@ Pure. Must not know how children are started.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -101,7 +100,7 @@ def environment_of(plan: Plan, redis_url: str) -> dict[str, str]:
         "B3OS_EDGE_PORT": str(plan.edge_port),
         "B3OS_EDGE_OPERATOR_HOST": HOST,
         "B3OS_EDGE_OPERATOR_PORT": str(plan.edge_port + 1),
-        "B3OS_EDGE_NODES": json.dumps({NODE_ID: plan.node_url}),
+        "B3OS_EDGE_NODES": "{}",  # the edge finds the node as any edge does, by what it tells in Redis
         "B3OS_EDGE_SIGNING_KEY_FILE": str(plan.private_key),
         "B3OS_NODE_ID": NODE_ID,
         "B3OS_NODE_HOST": HOST,

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import time
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,15 +15,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from node.admission import Admission
 from node.app import build_node_app
+from node.card import build_card
 from node.catalog.served import ServedModel
 from node.engine.supervisor import Supervisor
 from node.engine.vllm_engine import StepMeter, VllmEngine
+from node.forward import Forwarder
 from node.gate import Gate
 from node.images.intake import open_intake
 from node.limits.opening import open_limits
+from node.peers import Peers
 from node.settings import NodeSettings
 from shared.http_server import ContractRunner
 from shared.ids import new_request_id
+from shared.node_hosts import PRIVATE, NodeHosts
 from shared.node_token import SigningKey
 from shared.settings import load_settings
 from shared.web import render_anthropic
@@ -64,7 +70,15 @@ class OurNode:
         limits = await held.enter_async_context(open_limits(redis_url, folder / "spool", "n1"))
         admission = Admission("n1", model, *limits)
         app = build_node_app(
-            node_id="n1", model=model, gate=gate, admission=admission, images=images, supervisor=supervisor
+            node_id="n1",
+            model=model,
+            gate=gate,
+            admission=admission,
+            images=images,
+            supervisor=supervisor,
+            peers=Peers("n1", NodeHosts(PRIVATE), time.monotonic),
+            forwarder=await held.enter_async_context(Forwarder.opened()),
+            card=partial(build_card, model, supervisor, 1),
         )
         runner = ContractRunner(app, render_anthropic)
         await runner.setup()

@@ -137,7 +137,9 @@ class Service:
     async def is_ready(self, part: Part) -> bool:
         """Whether it serves. An edge must follow its Redis, too, and know that it does."""
         status, facts = await self.facts(part)
-        return status == 200 and facts.get("invalidations", True)
+        known = len(facts["nodes"]) if "nodes" in facts else len(facts.get("peers", ())) + 1
+        knows_all = known >= len(self.nodes) or part in self.more
+        return status == 200 and facts.get("invalidations", True) and facts.get("registry", True) and knows_all
 
     async def running(self) -> int:
         """Requests in the engines of all nodes."""
@@ -239,16 +241,27 @@ class Plan:
         return Part(name, [sys.executable, "-m", side], {**kept, **own, **settings}, log, *urls)
 
 
+def _named(model: str | None) -> dict[str, str]:
+    return {} if model is None else {"B3OS_MODEL_SERVED_ID": model}
+
+
 @contextlib.asynccontextmanager
 async def running_service(
-    home: Path, *, nodes: int = 3, edges: int = 2, real: bool = False, drain_s: float = 1
+    home: Path,
+    *,
+    nodes: int = 3,
+    edges: int = 2,
+    real: bool = False,
+    drain_s: float = 1,
+    served: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Service]:
     """A service that is ready; `real` starts one more node with a real engine, with an edge of its own, and doesn't
-    wait for them."""
+    wait for them. With `served`, which says the model of each node, edges know nodes from the registry alone."""
     plan = Plan(home, nodes + real, edges + real, drain_s)
     names = {f"n{number + 1}": port for number, port in enumerate(plan.node_ports)}
     urls = {name: f"http://127.0.0.1:{port}" for name, port in names.items()}
     scripted = dict(list(urls.items())[:nodes])
+    known = scripted if served is None else {}
     more = []
     if real:
         name = f"n{nodes + 1}"
@@ -263,8 +276,8 @@ async def running_service(
         home=home,
         store=plan.store(),
         redis_port=plan.redis_port,
-        nodes=[plan.node(name, names[name]) for name in scripted],
-        edges=[plan.edge(f"e{number + 1}", port, scripted) for number, port in enumerate(plan.edge_ports[:edges])],
+        nodes=[plan.node(name, names[name], **_named((served or {}).get(name))) for name in scripted],
+        edges=[plan.edge(f"e{number + 1}", port, known) for number, port in enumerate(plan.edge_ports[:edges])],
         more=more,
         redis=connect_redis(url_of("operator", plan.redis_port)),
         edge_redis=connect_redis(url_of("edge", plan.redis_port)),

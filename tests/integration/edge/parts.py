@@ -23,13 +23,16 @@ from edge.auth.key_record import KeyRecord
 from edge.auth.key_store import RedisKeyStore
 from edge.auth.scopes import INFERENCE_SCOPES
 from edge.auth.sessions import RedisSessions
+from edge.cluster import Cluster
 from edge.identity import LOOKUP_CONNECTIONS, IdentityParts, opened_identity
 from edge.proxy import Proxy
-from edge.routing import Router, StaticDirectory
+from edge.registry import Registry
+from edge.routing import Router
 from edge.settings import EdgeSection
 from edge.signing import key_id
 from edge.upstream import NodeClient
 from shared.ids import new_record_id
+from shared.node_hosts import NodeHosts
 from shared.node_token import NodeToken, SigningKey, verify
 from shared.operator import build_operator_app
 from shared.redis import connect_redis
@@ -174,16 +177,17 @@ async def running_edge(
     section = EdgeSection.model_validate({"nodes": nodes, "port": port, **settings})
     redis, operator = connect_redis(redis_url), connect_redis(as_user("operator", redis_url))
     lookups = connect_redis(redis_url, max_connections=LOOKUP_CONNECTIONS)
-    directory = StaticDirectory(nodes)
+    cluster = Cluster(nodes, NodeHosts(section.node_hosts), time.monotonic)
     async with (
         redis,
         lookups,
         operator,
         opened_identity(redis, lookups, section, time.monotonic, wall_clock) as identity,
-        NodeClient.opened(section) as client,
+        Registry(redis, cluster, time.monotonic).following(),
+        NodeClient.opened(section, cluster) as client,
     ):
-        proxy = Proxy(identity.authenticator, Router(directory), client, SIGNING_KEY, section, time.time)
-        operator_app = build_operator_app(EdgeReadiness(redis, identity.invalidations, directory).check)
+        proxy = Proxy(identity.authenticator, Router(cluster), client, SIGNING_KEY, section, time.time)
+        operator_app = build_operator_app(EdgeReadiness(redis, identity.invalidations, cluster).check)
         sites = [
             Site(build_edge_app(proxy, identity), render_openai, "127.0.0.1", port),
             Site(operator_app, render_problem, "127.0.0.1", operator_port),

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +19,19 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from node.admission import Admission
 from node.app import build_node_app
+from node.card import build_card
 from node.catalog.served import ServedModel
 from node.engine.scripted import ScriptedEngine
 from node.engine.supervisor import Supervisor
+from node.forward import Forwarder
 from node.gate import Gate
 from node.images.intake import ImageIntake, open_intake
 from node.limits.opening import open_limits
+from node.peers import Peers
 from node.settings import NodeSettings
 from shared.http_server import ContractRunner
 from shared.ids import new_request_id
+from shared.node_hosts import PRIVATE, NodeHosts
 from shared.node_token import Caller, SigningKey, mint
 from shared.settings import load_settings
 from shared.web import render_anthropic
@@ -53,6 +58,8 @@ class Node:
     session: aiohttp.ClientSession
     supervisor: Supervisor
     images: ImageIntake
+    peers: Peers
+    redis_url: str
     engine: ScriptedEngine = field(init=False)
 
     async def post(self, script: list[Any] | str = "Hi", **fields: Any) -> aiohttp.ClientResponse:
@@ -88,8 +95,12 @@ async def start_node(redis_url: str, tmp_path: Path) -> AsyncIterator[Start]:
         gate = Gate("n1", {"k1": KEY.private.public_key()})
         images = await held.enter_async_context(open_intake(load_settings(NodeSettings, {}, {}).egress))
         limits = await held.enter_async_context(open_limits(as_user("node", redis_url), tmp_path / "spool", "n1"))
+        peers = Peers("n1", NodeHosts(PRIVATE), time.monotonic)
         app = build_node_app(
             node_id="n1",
+            peers=peers,
+            forwarder=await held.enter_async_context(Forwarder.opened()),
+            card=partial(build_card, model, supervisor, int(time.time())),
             model=model,
             gate=gate,
             admission=Admission("n1", model, *limits),
@@ -103,7 +114,7 @@ async def start_node(redis_url: str, tmp_path: Path) -> AsyncIterator[Start]:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         supervisor.start()
-        node = Node(site.name, aiohttp.ClientSession(), supervisor, images)
+        node = Node(site.name, aiohttp.ClientSession(), supervisor, images, peers, as_user("operator", redis_url))
         nodes.append(node)
         if factory is None:
             while supervisor.state != "ready":

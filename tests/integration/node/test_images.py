@@ -121,7 +121,9 @@ async def test_no_request_outlives_its_answer(node: Node, images: list[dict[str,
 async def test_what_the_guard_decides_is_counted_for_prometheus(node: Node) -> None:
     for url in ("https://127.0.0.1/", "https://127.0.0.1/", "http://x.example/"):
         assert (await node.post(messages=user(remote(url)))).status in (400, 403)
-    app = build_node_operator_app(node_id="n1", model=MODEL, images=node.images, supervisor=node.supervisor)
+    app = build_node_operator_app(
+        node_id="n1", model=MODEL, images=node.images, supervisor=node.supervisor, peers=node.peers
+    )
     runner = ContractRunner(app, render_problem)
     await runner.setup()
     try:

@@ -1,0 +1,61 @@
+"""Whether a node that failed is asked again.
+
+Decides after how many failures a node is left alone and for how long; then one request tries it, and the others wait
+for what becomes of that one. Must not know what failed, nor who else there is.
+"""
+
+from __future__ import annotations
+
+FAILURES = 3
+FIRST_OPEN_S = 0.5
+LONGEST_OPEN_S = 15.0
+PROBE_S = 5.0
+"""How long one request has the node for itself; it may be one that takes long, and then another one tries, too."""
+
+
+class Breaker:
+    """Of one node. Times are seconds of one monotonic clock.
+
+    Attributes:
+        failures: in a row. shut_until_s: until when nobody asks.
+        opened: how often it opened, for metrics.
+    """
+
+    __slots__ = ("failures", "opened", "shut_until_s")
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self.opened = 0
+        self.shut_until_s = 0.0
+
+    def lets_through(self, now_s: float) -> bool:
+        """Whether the node may be asked now."""
+        return now_s >= self.shut_until_s
+
+    def begin(self, now_s: float) -> None:
+        """It is asked. After failures this is the one that tries."""
+        if self.failures >= FAILURES:
+            self.shut_until_s = max(self.shut_until_s, now_s + PROBE_S)
+
+    def avoid(self, now_s: float, for_s: float) -> None:
+        """It answers, but takes nothing just now."""
+        self.shut_until_s = max(self.shut_until_s, now_s + for_s)
+
+    def succeed(self) -> None:
+        """It answered."""
+        if self.failures:
+            self.failures = 0
+            self.shut_until_s = 0.0
+
+    def fail(self, now_s: float) -> None:
+        """It was not there, or broke off before it answered."""
+        self.failures += 1
+        if self.failures >= FAILURES:
+            self.opened += self.failures == FAILURES
+            open_s = min(FIRST_OPEN_S * 2 ** min(self.failures - FAILURES, 10), LONGEST_OPEN_S)
+            self.shut_until_s = now_s + open_s
+
+    def reset(self) -> None:
+        """Another process has taken the node's place."""
+        self.failures = 0
+        self.shut_until_s = 0.0

@@ -1,0 +1,78 @@
+"""Reads what nodes tell of themselves, again and again.
+
+Decides how often, and when a heartbeat that is missing means something. Must not know what becomes of it: `cluster`.
+While Redis is away the nodes that were known last stay: they most likely run, and serving matters more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Callable
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from edge.cluster import Cluster
+from shared.heartbeat import LIFETIME_MS, fetch_heartbeats
+from shared.tasks import in_background
+
+EVERY_S = 1.0
+_ANSWER_S = 1.0
+_log = logging.getLogger("b3os.edge.registry")
+
+
+class Registry:
+    """One edge's eye on all nodes.
+
+    Attributes:
+        failures: reads that failed since one succeeded.
+    """
+
+    def __init__(self, redis: Redis, cluster: Cluster, clock: Callable[[], float]) -> None:
+        self._redis = redis
+        self._cluster = cluster
+        self._clock = clock
+        self._answers_since_s: float | None = None
+        self.failures = 0
+
+    @contextlib.asynccontextmanager
+    async def following(self, every_s: float = EVERY_S) -> AsyncIterator[None]:
+        """Read now, and while the body runs."""
+        await self.look()
+        async with in_background(self._look_forever(every_s)):
+            yield
+
+    async def look(self) -> bool:
+        """Read once; whether Redis told."""
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                heartbeats = await fetch_heartbeats(self._redis, self._cluster.known_ids())
+        except (RedisError, OSError, TimeoutError, RuntimeError) as error:  # the last: uvloop's, of a closed one
+            self._note_failure(error)
+            return False
+        now_s = self._clock()
+        if self._answers_since_s is None:
+            self._answers_since_s = now_s
+            if self.failures:
+                _log.info("registry is back", extra={"facts": {"nodes": len(heartbeats)}})
+        self.failures = 0
+        # What Redis forgot while it was away, its nodes tell again within this time.
+        self._cluster.hear(heartbeats, is_whole=now_s - self._answers_since_s >= LIFETIME_MS / 1000)
+        return True
+
+    def _note_failure(self, error: Exception) -> None:
+        self.failures += 1
+        if self.failures == 1:
+            _log.warning("registry is away", extra={"facts": {"cause": type(error).__name__}})
+        self._answers_since_s = None
+        self._cluster.is_fresh = False
+
+    async def _look_forever(self, every_s: float) -> None:
+        while True:
+            await asyncio.sleep(every_s)
+            try:
+                await self.look()
+            except Exception:
+                _log.exception("the registry can't be read")

@@ -1,0 +1,159 @@
+"""Pass a request on to the node that serves its model, once, and its answer back unchanged.
+
+Decides what a peer gets, and what is told where it does not answer. The peer admits, generates and bills; here
+nothing is reserved. Must not know who serves what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import logging
+from collections.abc import AsyncIterator
+
+import aiohttp
+from aiohttp import web
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from node.limits.settlement import NothingBegun
+from shared.errors import BACKEND_UNAVAILABLE, ApiError
+from shared.heartbeat import Heartbeat
+from shared.hop import FORWARDED, NOT_STARTED
+from shared.web import CONTEXT, Handler
+
+CONNECT_S = 1.0
+HEAD_S = 600.0
+CHUNK_S = 60.0
+MAX_WHOLE_BYTES = 64 << 20
+_TO_PEER = ("Authorization", "Content-Type", "Accept", "anthropic-version", "anthropic-beta", "traceparent")
+_BACK = (
+    "Content-Type",
+    "Retry-After",
+    "RateLimit-Limit",
+    "RateLimit-Remaining",
+    "RateLimit-Reset",
+    "x-should-retry",
+    "x-b3os-ignored",
+    NOT_STARTED,
+)
+_STREAM_HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
+_log = logging.getLogger("b3os.forward")
+
+
+class ServedElsewhere(NothingBegun):
+    """A request that makes sense, and whose model another node serves: to be passed on as it came."""
+
+    def __init__(self, peer: Heartbeat, body: bytes) -> None:
+        super().__init__(peer.id)
+        self.peer, self.body = peer, body
+
+
+class Forwarder:
+    """Connections to other nodes.
+
+    Attributes:
+        forwarded: how many requests were passed on, for metrics.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+        self.forwarded = 0
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def opened(cls) -> AsyncIterator[Forwarder]:
+        """For as long as the body runs. It adds nothing to what is sent, and unpacks nothing."""
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, force_close=True),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=False,
+            skip_auto_headers=("User-Agent", "Content-Type", "Accept"),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+        ) as session:
+            yield cls(session)
+
+    def around(self, handler: Handler) -> Handler:
+        """The handler, for requests that may be another node's."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                return await handler(request)
+            except ServedElsewhere as found:
+                peer, body = found.peer, found.body
+            return await self._forward(request, peer, body)
+
+        return handle
+
+    async def _forward(self, request: web.Request, peer: Heartbeat, body: bytes) -> web.StreamResponse:
+        context = request[CONTEXT]
+        context.facts["forwarded_to"] = peer.id
+        context.headers.clear()  # of our own look at the request: the peer's count
+        context.phases.durations_ms.clear()
+        self.forwarded += 1
+        with context.phases.measure("forward"):
+            upstream = await self._send(request, peer, body)
+        try:
+            context.upstream_timing = ", ".join(upstream.headers.getall("Server-Timing", ())) or None
+            if upstream.content_type == "text/event-stream":
+                return await self._relay_stream(request, upstream, peer)
+            return await self._relay_whole(upstream, peer)
+        finally:
+            upstream.close()  # one that was not read to its end must stop
+
+    async def _send(self, request: web.Request, peer: Heartbeat, body: bytes) -> aiohttp.ClientResponse:
+        headers = _pick(request.headers, _TO_PEER)
+        headers["Accept-Encoding"] = "identity"
+        headers[FORWARDED] = "1"
+        try:
+            async with asyncio.timeout(HEAD_S):
+                return await self._session.request(
+                    request.method,
+                    URL(peer.url + request.rel_url.raw_path, encoded=True),
+                    data=io.BytesIO(body),
+                    headers=headers,
+                    allow_redirects=False,
+                )
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+            raise _unavailable(peer, error, {NOT_STARTED: "1"}) from None
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise _unavailable(peer, error, {}) from None
+
+    async def _relay_whole(self, upstream: aiohttp.ClientResponse, peer: Heartbeat) -> web.Response:
+        body = bytearray()
+        try:
+            while chunk := await asyncio.wait_for(upstream.content.readany(), CHUNK_S):
+                body += chunk
+                if len(body) > MAX_WHOLE_BYTES:
+                    raise aiohttp.ClientPayloadError("too long")
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise _unavailable(peer, error, {}) from None
+        return web.Response(body=bytes(body), status=upstream.status, headers=_pick(upstream.headers, _BACK))
+
+    async def _relay_stream(
+        self, request: web.Request, upstream: aiohttp.ClientResponse, peer: Heartbeat
+    ) -> web.StreamResponse:
+        """A peer that breaks off breaks this answer off, too: the edge ends the stream for the client."""
+        response = web.StreamResponse(status=upstream.status, headers=_pick(upstream.headers, _BACK))
+        response.headers.update(_STREAM_HEADERS)
+        await response.prepare(request)
+        try:
+            while chunk := await asyncio.wait_for(upstream.content.readany(), CHUNK_S):
+                await response.write(chunk)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            _log.error("peer broke off", extra={"facts": {"node": peer.id, "cause": type(error).__name__}})
+            raise ConnectionResetError("the peer broke off") from None
+        await response.write_eof()
+        return response
+
+
+def _unavailable(peer: Heartbeat, error: Exception, headers: dict[str, str]) -> ApiError:
+    _log.warning("peer failed", extra={"facts": {"node": peer.id, "cause": type(error).__name__}})
+    message = "The node that serves this model does not answer; retry in 1 second"
+    return ApiError(BACKEND_UNAVAILABLE, message, retry_after_s=1, headers=headers)
+
+
+def _pick(headers: CIMultiDictProxy[str], names: tuple[str, ...]) -> CIMultiDict[str]:
+    return CIMultiDict((name, value) for name in names for value in headers.getall(name, ()))

@@ -1,0 +1,124 @@
+"""Tells in Redis that this node lives, where it is and what it does, and hears of the others by the same question.
+
+Decides when: every two seconds, and at once when its state changes. Must not know what edges do with it. A Redis that
+is away is asked again and again, and told of once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import AsyncIterator, Callable
+from importlib.metadata import version
+
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from node.engine.supervisor import Supervisor
+from node.peers import Peers
+from shared.heartbeat import EVERY_S, Heartbeat, ModelCard, NodeState, send_heartbeat, send_leave
+from shared.tasks import in_background
+
+LOOK_EVERY_S = 0.1
+"""How soon a change of state is told."""
+RETRY_S = 0.5
+_ANSWER_S = 1.0
+_VERSION = version("b3os")
+_log = logging.getLogger("b3os.node.heartbeat")
+
+
+class Pulse:
+    """One node's.
+
+    Attributes:
+        missed: heartbeats that did not reach Redis since one did.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        node_id: str,
+        url: str,
+        card: Callable[[], ModelCard],
+        supervisor: Supervisor,
+        peers: Peers,
+        clock: Callable[[], float],
+    ) -> None:
+        self._redis, self._node_id, self._url = redis, node_id, url
+        self._card, self._supervisor, self._peers = card, supervisor, peers
+        self._clock = clock
+        self._boot = secrets.token_hex(8)
+        self._beats = 0
+        self._tried: NodeState | None = None
+        self._next_s = clock()
+        self.missed = 0
+
+    @contextlib.asynccontextmanager
+    async def beating(self) -> AsyncIterator[None]:
+        """From now on while the body runs; then be in the registry no more."""
+        try:
+            async with in_background(self._beat_forever()):
+                yield
+        finally:
+            await self._leave()
+
+    def build(self) -> Heartbeat:
+        """What is told now."""
+        load = self._supervisor.load()
+        return Heartbeat(
+            id=self._node_id,
+            url=self._url,
+            boot=self._boot,
+            beat=self._beats,
+            state=self._supervisor.state,
+            models=(self._card(),),
+            running=load.running,
+            waiting=load.waiting,
+            cache_usage=load.cache_usage,
+            version=_VERSION,
+        )
+
+    async def beat(self) -> bool:
+        """Tell once; whether it was heard."""
+        self._beats += 1
+        heartbeat = self.build()
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                living = await send_heartbeat(self._redis, heartbeat)
+        except (RedisError, OSError, TimeoutError, RuntimeError) as error:  # the last: uvloop's, of a closed one
+            self._note_miss(error)
+            return False
+        if self.missed:
+            _log.info("the registry hears again", extra={"facts": {"missed": self.missed}})
+        self.missed = 0
+        self._peers.hear(living)
+        return True
+
+    def _note_miss(self, error: Exception) -> None:
+        self.missed += 1
+        if self.missed == 1:
+            _log.warning("the registry does not hear", extra={"facts": {"cause": type(error).__name__}})
+
+    async def _beat_forever(self) -> None:
+        while True:
+            if self._clock() >= self._next_s or self._supervisor.state != self._tried:
+                self._tried = self._supervisor.state
+                await self._try()
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _try(self) -> None:
+        is_heard = False
+        try:
+            is_heard = await self.beat()
+        except Exception:
+            _log.exception("a heartbeat failed")
+        self._next_s = self._clock() + (EVERY_S if is_heard else RETRY_S)
+
+    async def _leave(self) -> None:
+        try:
+            async with asyncio.timeout(_ANSWER_S):
+                await send_leave(self._redis, self._node_id, self._boot)
+        except (RedisError, OSError, TimeoutError, RuntimeError) as error:
+            _log.info("the registry did not hear the end", extra={"facts": {"cause": type(error).__name__}})

@@ -1,0 +1,247 @@
+"""The registry in a real Redis: who writes it, who reads it, and what of it is believed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from click.testing import CliRunner
+from redis.asyncio import Redis
+
+from edge.admin.nodes import nodes as nodes_command
+from edge.cluster import Cluster
+from edge.registry import Registry
+from node.engine.port import EngineLoad
+from node.heartbeat import RETRY_S, Pulse
+from node.peers import Peers
+from shared.heartbeat import LIFETIME_MS, NODES, Heartbeat, ModelCard, NodeState, fetch_heartbeats, node_key
+from shared.node_hosts import PRIVATE, NodeHosts
+from shared.redis import connect_redis
+from tests.heartbeats import heartbeat
+from tests.redis_server import as_user, free_port
+
+
+class Clock:
+    now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@dataclass
+class Engine:
+    """What a pulse asks of a supervisor."""
+
+    state: NodeState = "starting"
+    told: EngineLoad = field(default_factory=EngineLoad)
+
+    def load(self) -> EngineLoad:
+        return self.told
+
+
+@dataclass
+class Scene:
+    """A Redis without nodes, by both users."""
+
+    url: str
+    edge: Redis
+    node: Redis
+    operator: Redis
+
+    async def forget(self) -> None:
+        """All nodes."""
+        async for name in self.operator.scan_iter("b3os:node:*"):
+            await self.operator.delete(name)
+        await self.operator.delete(NODES)
+
+    def pulse(
+        self,
+        name: str,
+        engine: Engine | None = None,
+        redis: Redis | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> tuple[Pulse, Peers]:
+        peers = Peers(name, NodeHosts(PRIVATE), time.monotonic)
+        card = ModelCard(id=f"b3os/{name}", display_name=name, created_s=1, context_tokens=100)
+        facts = (redis or self.node, name, "http://127.0.0.1:7710", lambda: card)
+        return Pulse(*facts, cast("Any", engine or Engine()), peers, clock), peers
+
+    def registry(self, clock: Any = time.monotonic) -> tuple[Registry, Cluster]:
+        cluster = Cluster({}, NodeHosts(PRIVATE), clock)
+        return Registry(self.edge, cluster, clock), cluster
+
+
+@pytest.fixture
+async def scene(redis_url: str) -> AsyncIterator[Scene]:
+    users = [connect_redis(as_user(user, redis_url)) for user in ("edge", "node", "operator")]
+    found = Scene(redis_url, *users)
+    await found.forget()
+    yield found
+    await found.forget()
+    for user in users:
+        await user.aclose()
+
+
+async def test_a_heartbeat_says_it_all_and_expires_by_itself(scene: Scene) -> None:
+    engine = Engine("ready", EngineLoad(3, 2, 0.5))
+    pulse, _ = scene.pulse("n1", engine)
+    assert await pulse.beat()
+    assert 0 < await scene.operator.pttl(node_key("n1")) <= LIFETIME_MS
+    (told,) = await fetch_heartbeats(scene.edge)
+    assert (told.id, told.url, told.state) == ("n1", "http://127.0.0.1:7710", "ready")
+    assert (told.running, told.waiting, told.cache_usage) == (3, 2, 0.5)
+    assert told.models[0].id == "b3os/n1"
+    await pulse.beat()
+    (next_told,) = await fetch_heartbeats(scene.edge)
+    assert (next_told.boot, next_told.beat) == (told.boot, told.beat + 1)
+
+
+async def test_nodes_hear_of_each_other_and_forget_who_is_gone(scene: Scene) -> None:
+    (first, seen), (second, _) = scene.pulse("n1"), scene.pulse("n2")
+    await second.beat()
+    await first.beat()
+    assert seen.ids() == ["n2"]
+    await scene.operator.delete(node_key("n2"))
+    await first.beat()
+    assert seen.ids() == []
+    assert await scene.operator.smembers(NODES) == {"n1"}
+
+
+async def test_a_node_leaves_the_registry_and_no_other_with_it(scene: Scene) -> None:
+    (old, _), (new, _) = scene.pulse("n1"), scene.pulse("n1")
+    async with old.beating():
+        while not await scene.operator.exists(node_key("n1")):
+            await asyncio.sleep(0.01)
+        await new.beat()
+    assert (await fetch_heartbeats(scene.edge))[0].boot == new.build().boot
+    async with new.beating():
+        pass
+    assert await fetch_heartbeats(scene.edge) == []
+    assert await scene.operator.exists(NODES, node_key("n1")) == 0
+
+
+async def test_a_change_of_state_is_told_at_once(scene: Scene) -> None:
+    engine = Engine("starting")
+    pulse, _ = scene.pulse("n1", engine, clock=Clock())  # whose time stands still: no heartbeat is due but the first
+
+    async def told() -> list[Heartbeat]:
+        return await fetch_heartbeats(scene.edge)
+
+    async with pulse.beating(), asyncio.timeout(30):
+        for state, beats in (("starting", 1), ("ready", 2), ("draining", 3)):
+            engine.state = cast("NodeState", state)
+            while not (found := await told()) or found[0].state != state:
+                await asyncio.sleep(0.01)
+            assert found[0].beat == beats
+
+
+async def test_a_node_without_redis_goes_on_and_says_so_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    nowhere = connect_redis(f"redis://127.0.0.1:{free_port()}/0")
+    pulse, peers = scene.pulse("n1", redis=nowhere)
+    peers.hear([heartbeat("n2", model="b3os/b")])
+    for _ in range(5):
+        assert not await pulse.beat()
+    assert pulse.missed == 5
+    assert [record.message for record in caplog.records] == ["the registry does not hear"]
+    assert peers.ids() == ["n2"]
+    async with pulse.beating():
+        pass
+    await nowhere.aclose()
+
+
+async def test_a_redis_that_is_away_is_not_asked_all_the_time(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+
+    class Away:
+        async def eval(self, *_: object) -> None:
+            nonlocal asked
+            asked += 1
+            raise ConnectionError
+
+    monkeypatch.setattr("node.heartbeat.LOOK_EVERY_S", 0)
+    clock = Clock()
+    pulse, _ = scene.pulse("n1", redis=cast("Any", Away()), clock=clock)
+    async with pulse.beating():
+        for due_s, wanted in ((0.0, 1), (RETRY_S - 0.01, 1), (RETRY_S, 2), (2 * RETRY_S, 3)):
+            clock.now_s = due_s
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert asked == wanted
+
+
+async def test_an_edge_knows_who_beats(scene: Scene) -> None:
+    registry, cluster = scene.registry()
+    assert await registry.look()
+    assert (cluster.list_nodes(), cluster.is_fresh) == ([], True)
+    await scene.pulse("n1")[0].beat()
+    await registry.look()
+    assert [node.id for node in cluster.list_nodes()] == ["n1"]
+
+
+async def test_what_is_unreadable_keeps_nobody_from_the_others(scene: Scene) -> None:
+    registry, cluster = scene.registry()
+    await scene.pulse("n1")[0].beat()
+    for name, text in (
+        ("bad", "not json"),
+        ("empty", "{}"),
+        ("evil", heartbeat("evil", url="http://203.0.113.1").model_dump_json()),
+        ("odd", heartbeat("odd").model_dump_json().replace('"odd"', '"../odd"')),
+        ("new", heartbeat("new").model_dump_json()[:-1] + ',"more":1}'),
+    ):
+        await scene.operator.set(node_key(name), text)
+        await scene.operator.sadd(NODES, name)
+    await scene.operator.sadd(NODES, "gone")
+    await registry.look()
+    assert [node.id for node in cluster.list_nodes()] == ["n1", "new"]
+
+
+async def test_nodes_outlive_a_redis_that_is_away_and_one_that_has_forgotten_them(scene: Scene) -> None:
+    clock = Clock()
+    registry, cluster = scene.registry(clock)
+    await scene.pulse("n1")[0].beat()
+    for clock.now_s in (0.0, 10.0):
+        await registry.look()
+    registry._redis = connect_redis(f"redis://127.0.0.1:{free_port()}/0")
+    for clock.now_s in (11.0, 100.0):
+        assert not await registry.look()
+    assert (len(cluster.list_nodes()), cluster.is_fresh, registry.failures) == (1, False, 2)
+    registry._redis = scene.edge
+    await scene.forget()
+    for clock.now_s in (101.0, 106.9):
+        await registry.look()
+        assert (len(cluster.list_nodes()), cluster.is_fresh) == (1, True)
+    clock.now_s = 107.0
+    await registry.look()
+    assert cluster.list_nodes() == []
+
+
+async def test_an_edge_may_not_write_what_nodes_tell(scene: Scene) -> None:
+    for command in (
+        ("SET", node_key("n1"), "x"),
+        ("DEL", node_key("n1")),
+        ("SADD", NODES, "x"),
+        ("SREM", NODES, "x"),
+    ):
+        refused = await cast("Any", scene.operator).execute_command("ACL", "DRYRUN", "edge", *command)
+        assert "no permissions" in str(refused)
+
+
+async def test_operators_see_the_cluster(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("B3OS_REDIS_URL", as_user("edge", scene.url))
+    empty = await asyncio.to_thread(CliRunner().invoke, nodes_command, [])
+    assert (empty.exit_code, empty.output.strip()) == (0, "no node tells of itself")
+    await scene.pulse("n1", Engine("ready", EngineLoad(3, 2, 0.5)))[0].beat()
+    await scene.pulse("n2", Engine("draining"))[0].beat()
+    table = await asyncio.to_thread(CliRunner().invoke, nodes_command, [])
+    assert [line.split() for line in table.output.splitlines()] == [
+        ["id", "state", "running", "waiting", "cache", "models", "url"],
+        ["n1", "ready", "3", "2", "50%", "b3os/n1", "http://127.0.0.1:7710"],
+        ["n2", "draining", "0", "0", "-", "b3os/n2", "http://127.0.0.1:7710"],
+    ]
+    as_json = await asyncio.to_thread(CliRunner().invoke, nodes_command, ["--json"])
+    assert [each["id"] for each in json.loads(as_json.output)] == ["n1", "n2"]
