@@ -13,6 +13,7 @@ import uvloop
 
 from edge.app import EdgeReadiness, build_edge_app
 from edge.identity import opened_identity
+from edge.metrics import observing_edge
 from edge.proxy import Proxy
 from edge.routing import Router, StaticDirectory
 from edge.settings import EdgeSettings
@@ -43,12 +44,15 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
     ):
         readiness = EdgeReadiness(redis, identity.invalidations, directory)
         proxy = Proxy(identity.authenticator, Router(directory), client, signing_key, edge, time.time)
-        sites = [
-            Site(build_operator_app(readiness.check), render_problem, edge.operator_host, edge.operator_port),
-            Site(build_edge_app(proxy, identity), render_openai, edge.host, edge.port),
-        ]
-        async with readiness.durability.watching(), serving(sites, drain_s=edge.drain_s):
-            await wait_for_stop(readiness.stop)
+        app = build_edge_app(proxy, identity)
+        async with observing_edge(app, identity, proxy, directory, readiness.durability) as collectors:
+            operator_app = build_operator_app(readiness.check, collectors)
+            sites = [
+                Site(operator_app, render_problem, edge.operator_host, edge.operator_port),
+                Site(app, render_openai, edge.host, edge.port),
+            ]
+            async with readiness.durability.watching(), serving(sites, drain_s=edge.drain_s):
+                await wait_for_stop(readiness.stop)
 
 
 def main() -> None:

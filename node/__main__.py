@@ -18,7 +18,9 @@ from node.engine.scripted import start_scripted_engine
 from node.engine.supervisor import Supervisor
 from node.gate import Gate, load_edge_keys
 from node.images.intake import open_intake
+from node.limits.counted import LimitCounts
 from node.limits.opening import open_limits
+from node.metrics import observing_node
 from node.settings import NodeSettings
 from shared.log import set_up_logging
 from shared.serve import CannotListen, Site, serving, wait_for_stop
@@ -52,24 +54,28 @@ async def run(settings: NodeSettings, home: Path) -> None:
     gate = Gate(section.id, load_edge_keys(section.edge_keys_file))
     supervisor = Supervisor(lambda: _start_engine(section.engine, model))
     spool = home / "spool" / section.id
+    counts = LimitCounts()
     async with (
         open_intake(settings.egress) as images,
-        open_limits(settings.redis.url, spool, section.id) as (desk, refusals),
+        open_limits(settings.redis.url, spool, section.id, counts) as (desk, refusals),
     ):
         images.warm_up()
         admission = Admission(section.id, model, desk, refusals)
         app = build_node_app(
             node_id=section.id, model=model, gate=gate, admission=admission, images=images, supervisor=supervisor
         )
-        operator_app = build_node_operator_app(node_id=section.id, model=model, images=images, supervisor=supervisor)
-        sites = [
-            Site(app, render_anthropic, section.host, section.port),
-            Site(operator_app, render_problem, section.operator_host, section.operator_port),
-        ]
-        _calm_collector()
-        async with serving(sites, drain_s=section.drain_s):
-            supervisor.start()
-            await wait_for_stop(supervisor.drain)
+        async with observing_node(app, images, supervisor, counts) as collectors:
+            operator_app = build_node_operator_app(
+                node_id=section.id, model=model, supervisor=supervisor, collectors=collectors
+            )
+            sites = [
+                Site(app, render_anthropic, section.host, section.port),
+                Site(operator_app, render_problem, section.operator_host, section.operator_port),
+            ]
+            _calm_collector()
+            async with serving(sites, drain_s=section.drain_s):
+                supervisor.start()
+                await wait_for_stop(supervisor.drain)
     await supervisor.stop()
 
 

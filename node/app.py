@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from aiohttp import web
+from prometheus_client.registry import Collector
 
 from node.admission import Admission
 from node.catalog.served import ServedModel
@@ -14,7 +16,6 @@ from node.engine.supervisor import Supervisor
 from node.gate import Gate
 from node.images.intake import ImageIntake
 from node.messages import MessagesHandler
-from node.metrics import ImageCollector
 from node.models import ModelsHandler
 from node.receive import Receiver
 from node.sse import PING_AFTER_S
@@ -48,7 +49,7 @@ def build_node_app(
 
 
 def build_node_operator_app(
-    *, node_id: str, model: ServedModel, images: ImageIntake, supervisor: Supervisor
+    *, node_id: str, model: ServedModel, supervisor: Supervisor, collectors: Sequence[Collector] = ()
 ) -> web.Application:
     """The internal port: ready while the engine takes requests."""
 
@@ -61,4 +62,4 @@ def build_node_operator_app(
         }
         return supervisor.state == "ready", facts
 
-    return build_operator_app(readiness, [ImageCollector(images)])
+    return build_operator_app(readiness, collectors)

@@ -165,6 +165,19 @@ class Usage:
     cached_tokens: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class EngineLoad:
+    """How busy an engine's scheduler is.
+
+    Attributes:
+        kv_cache_usage: the part of the cache of keys and values that is taken, 0 to 1.
+    """
+
+    running: int
+    waiting: int
+    kv_cache_usage: float
+
+
 class Rendered(Protocol):
     """A prompt as token ids; opaque to everything but its engine."""
 
@@ -225,6 +238,9 @@ class Engine(Protocol):
 
     def unfinished_requests(self) -> int:
         """Requests that the engine holds right now."""
+
+    def load(self) -> EngineLoad | None:
+        """What its scheduler told last; None where it tells nothing."""
 
     async def wait_until_dead(self) -> str:
         """Return the cause, for the log, once the engine can't answer any more."""

@@ -26,6 +26,7 @@ from typing import Any
 from node.engine.port import (
     ANY_SIDE_PX,
     End,
+    EngineLoad,
     Guide,
     Piece,
     Prompt,
@@ -100,6 +101,10 @@ class ScriptedEngine:
     def count(self, change: int) -> None:
         """A generation began or ended."""
         self._running += change
+
+    def load(self) -> EngineLoad | None:
+        """Everything runs at once."""
+        return EngineLoad(self.unfinished_requests(), 0, 0.0)
 
     async def wait_until_dead(self) -> str:
         """A script never dies by itself."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from node.engine.port import Engine, EngineFactory, EngineState
+from node.engine.port import Engine, EngineFactory, EngineLoad, EngineState
 from shared.errors import BACKEND_UNAVAILABLE, ApiError
 
 FIRST_BACKOFF_S = 1.0
@@ -48,6 +48,10 @@ class Supervisor:
     def running(self) -> int:
         """Requests in the engine, for `/readyz`."""
         return 0 if self._engine is None else self._engine.unfinished_requests()
+
+    def load(self) -> EngineLoad | None:
+        """What the engine's scheduler told last, if there is an engine and it tells."""
+        return None if self._engine is None else self._engine.load()
 
     @property
     def context_tokens(self) -> int | None:

@@ -20,7 +20,8 @@ from node.catalog.served import ServedModel
 from node.engine.dialect import Splitter
 from node.engine.grammar_guard import GrammarGuard
 from node.engine.markers import read_markers
-from node.engine.port import ANY_SIDE_PX, Guide, Piece, Prompt, Sampling, Started, Usage
+from node.engine.port import ANY_SIDE_PX, EngineLoad, Guide, Piece, Prompt, Sampling, Started, Usage
+from node.engine.scheduler_watch import SchedulerWatch
 from node.engine.vllm_setup import engine_arguments, set_environment
 from node.wire.faults import UNREADABLE
 from shared.errors import BACKEND_UNAVAILABLE, INVALID_REQUEST, PROMPT_TOO_LONG, ApiError
@@ -63,14 +64,19 @@ def _build(model: ServedModel) -> VllmEngine:
     from vllm.v1.engine.async_llm import AsyncLLM
     from vllm.v1.metrics.loggers import StatLoggerBase
 
+    watch = SchedulerWatch()
+
     class Quiet(StatLoggerBase):  # type: ignore[misc]
-        """Present so that outputs carry their timings; records nothing."""
+        """Present so that outputs carry their timings; keeps the schedulers' last words."""
 
         def __init__(self, vllm_config: Any, engine_index: int = 0) -> None:
             """Nothing to keep."""
 
-        def record(self, *args: Any, **kwargs: Any) -> None:
-            """Nothing to record."""
+        def record(
+            self, scheduler_stats: Any, iteration_stats: Any, mm_cache_stats: Any = None, engine_idx: int = 0
+        ) -> None:
+            """After each step."""
+            watch.note(scheduler_stats, engine_idx)
 
         def log_engine_initialized(self) -> None:
             """Nothing to say."""
@@ -81,7 +87,7 @@ def _build(model: ServedModel) -> VllmEngine:
     # Of a server: vLLM's defaults for batches on a GPU go by it.
     context = UsageContext.OPENAI_API_SERVER
     engine = AsyncLLM.from_engine_args(AsyncEngineArgs(**arguments), usage_context=context, stat_loggers=[Quiet])
-    return VllmEngine(engine, model)
+    return VllmEngine(engine, model, watch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +113,9 @@ class RenderedPrompt:
 class VllmEngine:
     """A loaded model."""
 
-    def __init__(self, engine: AsyncLLM, model: ServedModel) -> None:
+    def __init__(self, engine: AsyncLLM, model: ServedModel, watch: SchedulerWatch) -> None:
         self._engine = engine
+        self._watch = watch
         self._template = None if model.chat_template is None else model.chat_template.read_text()
         self._defaults: dict[str, Any] = engine.model_config.get_diff_sampling_param()
         self.context_tokens: int = engine.model_config.max_model_len
@@ -251,6 +258,10 @@ class VllmEngine:
     def unfinished_requests(self) -> int:
         """Requests that the engine holds right now."""
         return int(self._engine.get_num_unfinished_requests())
+
+    def load(self) -> EngineLoad | None:
+        """What the schedulers told last."""
+        return self._watch.load()
 
     async def wait_until_dead(self) -> str:
         """Return once vLLM says that its core is gone."""

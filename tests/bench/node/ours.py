@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from node.admission import Admission
 from node.app import build_node_app
 from node.catalog.served import ServedModel
+from node.engine.scheduler_watch import SchedulerWatch
 from node.engine.supervisor import Supervisor
 from node.engine.vllm_engine import VllmEngine
 from node.gate import Gate
@@ -53,7 +54,7 @@ class OurNode:
         private = Ed25519PrivateKey.generate()
 
         async def make_engine() -> VllmEngine:
-            return VllmEngine(cast("Any", engine), model)
+            return VllmEngine(cast("Any", engine), model, SchedulerWatch())
 
         supervisor = Supervisor(make_engine)
         gate = Gate("n1", {"k1": private.public_key()})

@@ -23,6 +23,7 @@ from edge.auth.key_store import KeyRecord, RedisKeyStore
 from edge.auth.scopes import INFERENCE_SCOPES
 from edge.auth.sessions import RedisSessions
 from edge.identity import IdentityParts, opened_identity
+from edge.metrics import observing_edge
 from edge.proxy import Proxy
 from edge.routing import Router, StaticDirectory
 from edge.settings import EdgeSection
@@ -174,16 +175,20 @@ async def running_edge(
     redis, operator = connect_redis(redis_url), connect_redis(as_user("operator", redis_url))
     directory = StaticDirectory(nodes)
     async with (
+        contextlib.AsyncExitStack() as held,
         redis,
         operator,
         opened_identity(redis, section, time.monotonic, wall_clock) as identity,
         NodeClient.opened(section) as client,
     ):
         proxy = Proxy(identity.authenticator, Router(directory), client, SIGNING_KEY, section, time.time)
-        operator_app = build_operator_app(EdgeReadiness(redis, identity.invalidations, directory).check)
+        readiness = EdgeReadiness(redis, identity.invalidations, directory)
+        app = build_edge_app(proxy, identity)
+        observing = observing_edge(app, identity, proxy, directory, readiness.durability)
+        collectors = await held.enter_async_context(observing)
         sites = [
-            Site(build_edge_app(proxy, identity), render_openai, "127.0.0.1", port),
-            Site(operator_app, render_problem, "127.0.0.1", operator_port),
+            Site(app, render_openai, "127.0.0.1", port),
+            Site(build_operator_app(readiness.check, collectors), render_problem, "127.0.0.1", operator_port),
         ]
         async with serving(sites, drain_s=0):
             await until(lambda: is_following(identity.invalidations), 5)

@@ -19,6 +19,7 @@ from node.engine.scripted import ScriptedEngine
 from node.images.decode import MAX_SIDE
 from node.images.intake import MAX_IMAGES, PIXEL_BYTES
 from node.images.verdict import Verdict
+from node.metrics import ImageCollector
 from node.wire.request import MessagesRequest
 from shared.http_server import ContractRunner
 from shared.web import render_problem
@@ -121,7 +122,8 @@ async def test_no_request_outlives_its_answer(node: Node, images: list[dict[str,
 async def test_what_the_guard_decides_is_counted_for_prometheus(node: Node) -> None:
     for url in ("https://127.0.0.1/", "https://127.0.0.1/", "http://x.example/"):
         assert (await node.post(messages=user(remote(url)))).status in (400, 403)
-    app = build_node_operator_app(node_id="n1", model=MODEL, images=node.images, supervisor=node.supervisor)
+    collectors = [ImageCollector(node.images)]
+    app = build_node_operator_app(node_id="n1", model=MODEL, supervisor=node.supervisor, collectors=collectors)
     runner = ContractRunner(app, render_problem)
     await runner.setup()
     try:
