@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from aiohttp import web
@@ -23,6 +23,7 @@ from shared.errors import FORBIDDEN, NODE_UNAVAILABLE, RATE_LIMITED, UNAUTHORIZE
 from shared.http_meter import HttpMeter
 from shared.observing import observed
 from shared.redis_durability import Durability
+from shared.tls import CertificateCollector, ServerCertificate
 from shared.web import CONTEXT
 
 _MESSAGES = "/v1/infer/v1/messages"
@@ -157,11 +158,17 @@ def _gauge(name: str, text: str, value: float) -> Metric:
 
 @contextlib.asynccontextmanager
 async def observing_edge(
-    app: web.Application, identity: IdentityParts, proxy: Proxy, directory: NodeDirectory, durability: Durability
+    app: web.Application,
+    identity: IdentityParts,
+    proxy: Proxy,
+    directory: NodeDirectory,
+    durability: Durability,
+    certificates: Sequence[ServerCertificate] = (),
 ) -> AsyncIterator[list[Collector]]:
     """Count what `app` answers while the body runs; what is yielded is for the operator port."""
     answers, failures = Answers(), UpstreamFailures()
     requests = HttpMeter(GROUPS, on_end=answers.note)
     requests.attach(app)
     async with observed([failures]) as collectors:
-        yield [*collectors, requests, answers, failures, EdgeCollector(identity, proxy, directory, durability)]
+        edge = EdgeCollector(identity, proxy, directory, durability)
+        yield [*collectors, requests, answers, failures, edge, CertificateCollector(certificates)]

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 
 from edge.auth.hosts import is_loopback, normalize_host
 from shared.redis import RedisSettings
-from shared.settings import Section
+from shared.settings import Section, require_pair
 
 _NODE_ID = re.compile(r"[a-z0-9-]{1,32}")
 
@@ -22,8 +22,11 @@ class EdgeSection(Section):
 
     Attributes:
         operator_port: `/healthz` and `/readyz`, on `operator_host` only.
+        tls_cert_file, tls_key_file: chain and key in PEM, for TLS on the public port; read again at SIGHUP.
         nodes: node id to base URL; the id is the one that the node verifies as its token's audience.
         signing_key_file: Ed25519 private key in PEM, for node tokens; `b3os edge keygen` makes one.
+        node_ca_file: the authority of nodes with `https` URLs, in PEM; none means the system's.
+        node_client_cert_file, node_client_key_file: what such nodes are shown; read again at SIGHUP.
         max_request_bytes: the edge's own cap on a body. It stands above the nodes' caps per model, whose refusal
             names the model's limit and comes in the node's shape.
         max_bodies_bytes: all bodies that are held at once, until their nodes begin to answer.
@@ -49,8 +52,13 @@ class EdgeSection(Section):
     port: int = Field(7700, ge=0, le=65535)
     operator_host: str = "127.0.0.1"
     operator_port: int = Field(7701, ge=0, le=65535)
+    tls_cert_file: Path | None = None
+    tls_key_file: Path | None = None
     nodes: dict[str, str] = Field(default_factory=lambda: {"n1": "http://127.0.0.1:7710"})
     signing_key_file: Path = Path(".b3os/keys/edge-private.pem")
+    node_ca_file: Path | None = None
+    node_client_cert_file: Path | None = None
+    node_client_key_file: Path | None = None
     max_request_bytes: int = Field(33_554_432, ge=1024)
     max_bodies_bytes: int = Field(268_435_456, ge=1024)
     drain_s: float = Field(30, ge=0)
@@ -84,6 +92,12 @@ class EdgeSection(Section):
         """A list, or names with commas between them."""
         names = [name for name in hosts.split(",") if name.strip()] if isinstance(hosts, str) else hosts
         return tuple(normalize_host(name) for name in names) if isinstance(names, list | tuple) else names
+
+    @model_validator(mode="after")
+    def _has_whole_pairs(self) -> EdgeSection:
+        require_pair(self, "tls_cert_file", "tls_key_file")
+        require_pair(self, "node_client_cert_file", "node_client_key_file")
+        return self
 
     @model_validator(mode="after")
     def _keeps_hosts_apart(self) -> EdgeSection:

@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import io
 import logging
-from collections.abc import AsyncIterator
+import ssl
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -63,9 +64,14 @@ class NodeClient:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def opened(cls, deadlines: EdgeSection) -> AsyncIterator[NodeClient]:
-        """A client for as long as the body runs."""
-        async with _open_session(deadlines, reuse=True) as pooled, _open_session(deadlines, reuse=False) as fresh:
+    async def opened(
+        cls, deadlines: EdgeSection, tls: ssl.SSLContext | None = None, traces: Sequence[aiohttp.TraceConfig] = ()
+    ) -> AsyncIterator[NodeClient]:
+        """A client for as long as the body runs; `tls` is for nodes with `https` URLs."""
+        async with (
+            _open_session(deadlines, tls, traces, reuse=True) as pooled,
+            _open_session(deadlines, tls, traces, reuse=False) as fresh,
+        ):
             yield cls(pooled, fresh, deadlines)
 
     async def send_request(self, route: Route, outgoing: Outgoing) -> aiohttp.ClientResponse:
@@ -120,12 +126,15 @@ class NodeClient:
             raise NodeLost(type(error).__name__) from error
 
 
-def _open_session(deadlines: EdgeSection, *, reuse: bool) -> aiohttp.ClientSession:
+def _open_session(
+    deadlines: EdgeSection, tls: ssl.SSLContext | None, traces: Sequence[aiohttp.TraceConfig], *, reuse: bool
+) -> aiohttp.ClientSession:
     """A session that adds nothing to what is sent and changes nothing of what comes back."""
+    trusted = True if tls is None else tls
     connector = (
-        aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S)
+        aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S, ssl=trusted)
         if reuse
-        else aiohttp.TCPConnector(limit=0, force_close=True)
+        else aiohttp.TCPConnector(limit=0, force_close=True, ssl=trusted)
     )
     return aiohttp.ClientSession(
         connector=connector,
@@ -135,7 +144,7 @@ def _open_session(deadlines: EdgeSection, *, reuse: bool) -> aiohttp.ClientSessi
         skip_auto_headers=NOT_ADDED,
         # Heads and silences have deadlines of their own: aiohttp's read timeout can't tell one from the other.
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=deadlines.connect_s),
-        trace_configs=[_trace_reuse()],
+        trace_configs=[_trace_reuse(), *traces],
     )
 
 

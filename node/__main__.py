@@ -21,10 +21,11 @@ from node.images.intake import open_intake
 from node.limits.counted import LimitCounts
 from node.limits.opening import open_limits
 from node.metrics import observing_node
-from node.settings import NodeSettings
+from node.settings import NodeSection, NodeSettings
 from shared.log import set_up_logging
 from shared.serve import CannotListen, Site, serving, wait_for_stop
 from shared.settings import SettingsError, config_tables, load_settings
+from shared.tls import BadCertificate, ServerCertificate
 from shared.web import render_anthropic, render_problem
 
 
@@ -36,7 +37,7 @@ def main() -> None:
         uvloop.run(run(settings, Path(os.environ.get("B3OS_HOME", ".b3os"))))
     except SettingsError as error:
         sys.exit(f"b3os node: the settings are wrong:\n{error}")
-    except CannotListen as error:
+    except (CannotListen, BadCertificate) as error:
         sys.exit(f"b3os node: {error}")
     # An engine that is still loading lives in a thread that nothing can interrupt; all else has ended in order.
     sys.stderr.flush()
@@ -47,9 +48,10 @@ async def run(settings: NodeSettings, home: Path) -> None:
     """Serve, start the engine beside it, and stop in the reverse order.
 
     Raises:
-        CannotListen, SettingsError: before anything runs.
+        BadCertificate, CannotListen, SettingsError: before anything runs.
     """
     section = settings.node
+    certificates = _certificates_of(section)
     model = _served_model(settings, home / "models")
     gate = Gate(section.id, load_edge_keys(section.edge_keys_file))
     supervisor = Supervisor(lambda: _start_engine(section.engine, model))
@@ -64,12 +66,12 @@ async def run(settings: NodeSettings, home: Path) -> None:
         app = build_node_app(
             node_id=section.id, model=model, gate=gate, admission=admission, images=images, supervisor=supervisor
         )
-        async with observing_node(app, images, supervisor, counts) as collectors:
+        async with observing_node(app, images, supervisor, counts, certificates) as collectors:
             operator_app = build_node_operator_app(
                 node_id=section.id, model=model, supervisor=supervisor, collectors=collectors
             )
             sites = [
-                Site(app, render_anthropic, section.host, section.port),
+                Site(app, render_anthropic, section.host, section.port, *certificates),
                 Site(operator_app, render_problem, section.operator_host, section.operator_port),
             ]
             _calm_collector()
@@ -88,6 +90,13 @@ def _calm_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
+
+
+def _certificates_of(section: NodeSection) -> list[ServerCertificate]:
+    """One, or none without TLS."""
+    if section.tls_cert_file is None or section.tls_key_file is None:
+        return []
+    return [ServerCertificate(section.tls_cert_file, section.tls_key_file, section.client_ca_file)]
 
 
 def _served_model(settings: NodeSettings, models_dir: Path) -> ServedModel:

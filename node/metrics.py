@@ -7,7 +7,7 @@ organizations, keys and models are no labels. docs/metrics.md has a row for each
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import get_args
 
 from aiohttp import web
@@ -22,6 +22,7 @@ from node.images.verdict import Verdict
 from node.limits.counted import LimitCounts
 from shared.http_meter import HttpMeter
 from shared.observing import observed
+from shared.tls import CertificateCollector, ServerCertificate
 
 _MESSAGES = "/v1/infer/v1/messages"
 GROUPS = {
@@ -79,10 +80,15 @@ class EngineCollector(Collector):
 
 @contextlib.asynccontextmanager
 async def observing_node(
-    app: web.Application, images: ImageIntake, supervisor: Supervisor, counts: LimitCounts
+    app: web.Application,
+    images: ImageIntake,
+    supervisor: Supervisor,
+    counts: LimitCounts,
+    certificates: Sequence[ServerCertificate] = (),
 ) -> AsyncIterator[list[Collector]]:
     """Count what `app` answers while the body runs; what is yielded is for the operator port."""
     requests = HttpMeter(GROUPS)
     requests.attach(app)
     async with observed() as collectors:
-        yield [*collectors, requests, counts, ImageCollector(images), EngineCollector(supervisor)]
+        parts = ImageCollector(images), EngineCollector(supervisor), CertificateCollector(certificates)
+        yield [*collectors, requests, counts, *parts]

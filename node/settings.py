@@ -8,10 +8,10 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from shared.redis import RedisSettings
-from shared.settings import Section
+from shared.settings import Section, require_pair
 
 MODEL_ID = r"^b3os/[a-z0-9][a-z0-9._-]{0,63}$"
 _NAMESERVER = re.compile(
@@ -26,6 +26,8 @@ class NodeSection(Section):
         edge_keys_file: JSON object of `kid` to Ed25519 public key in PEM; from a file of the operator's and never
             from Redis, since who can write Redis must not become an issuer.
         operator_port: `/healthz` and `/readyz`, on `operator_host` only.
+        tls_cert_file, tls_key_file: chain and key in PEM, for TLS on the port for edges; read again at SIGHUP.
+        client_ca_file: with it only clients with a certificate of this authority are let in, which are the edges.
         drain_s: how long running answers may go on after SIGTERM.
     """
 
@@ -35,8 +37,18 @@ class NodeSection(Section):
     operator_host: str = "127.0.0.1"
     operator_port: int = Field(7711, ge=0, le=65535)
     edge_keys_file: Path = Path(".b3os/keys/edge-public.json")
+    tls_cert_file: Path | None = None
+    tls_key_file: Path | None = None
+    client_ca_file: Path | None = None
     engine: Literal["vllm", "scripted"] = "vllm"
     drain_s: float = Field(30, ge=0)
+
+    @model_validator(mode="after")
+    def _has_whole_pairs(self) -> NodeSection:
+        require_pair(self, "tls_cert_file", "tls_key_file")
+        if self.client_ca_file is not None and self.tls_cert_file is None:
+            raise ValueError("client_ca_file needs tls_cert_file: clients show certificates in TLS only")
+        return self
 
 
 class ModelSection(Section):
