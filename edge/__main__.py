@@ -27,6 +27,7 @@ from shared.redis import connect_redis
 from shared.serve import CannotListen, Site, serving, wait_for_stop
 from shared.settings import SettingsError, config_tables, load_settings
 from shared.tls import BadCertificate, ClientCertificate, ServerCertificate
+from shared.tracing import open_tracing
 from shared.web import render_openai, render_problem
 
 
@@ -36,6 +37,7 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
     Raises:
         CannotListen: a port is taken.
         BadCertificate: files for TLS can't be used.
+        SettingsError: something that settings ask for is not installed.
     """
     edge = settings.edge
     certificate = _own_certificate(edge)
@@ -45,11 +47,15 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
     async with (
         redis,
         opened_identity(redis, edge, time.monotonic, time.time) as identity,
-        NodeClient.opened(edge, None if towards_nodes is None else towards_nodes.context) as client,
+        open_tracing(settings.tracing, "b3os-edge", trusts_callers=False) as tracing,
+        NodeClient.opened(
+            edge, None if towards_nodes is None else towards_nodes.context, tracing.client_traces()
+        ) as client,
     ):
         readiness = EdgeReadiness(redis, identity.invalidations, directory)
         proxy = Proxy(identity.authenticator, Router(directory), client, signing_key, edge, time.time)
         app = build_edge_app(proxy, identity)
+        tracing.attach(app)
         certificates = [] if certificate is None else [certificate]
         if certificates:
             app.on_response_prepare.append(build_hsts(identity.hosts))

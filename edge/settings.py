@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field, field_validator, model_validator
 from edge.auth.hosts import is_loopback, normalize_host
 from shared.redis import RedisSettings
 from shared.settings import Section, require_pair
+from shared.tracing import TracingSection
 
 _NODE_ID = re.compile(r"[a-z0-9-]{1,32}")
 
@@ -118,6 +119,7 @@ class EdgeSettings(BaseModel):
 
     edge: EdgeSection
     redis: RedisSettings
+    tracing: TracingSection
 
 
 class StoreSettings(BaseModel):

@@ -26,6 +26,7 @@ from shared.log import set_up_logging
 from shared.serve import CannotListen, Site, serving, wait_for_stop
 from shared.settings import SettingsError, config_tables, load_settings
 from shared.tls import BadCertificate, ServerCertificate
+from shared.tracing import open_tracing
 from shared.web import render_anthropic, render_problem
 
 
@@ -60,12 +61,14 @@ async def run(settings: NodeSettings, home: Path) -> None:
     async with (
         open_intake(settings.egress) as images,
         open_limits(settings.redis.url, spool, section.id, counts) as (desk, refusals),
+        open_tracing(settings.tracing, "b3os-node", trusts_callers=True) as tracing,
     ):
         images.warm_up()
         admission = Admission(section.id, model, desk, refusals)
         app = build_node_app(
             node_id=section.id, model=model, gate=gate, admission=admission, images=images, supervisor=supervisor
         )
+        tracing.attach(app)
         async with observing_node(app, images, supervisor, counts, certificates) as collectors:
             operator_app = build_node_operator_app(
                 node_id=section.id, model=model, supervisor=supervisor, collectors=collectors

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_va
 
 from shared.redis import RedisSettings
 from shared.settings import Section, require_pair
+from shared.tracing import TracingSection
 
 MODEL_ID = r"^b3os/[a-z0-9][a-z0-9._-]{0,63}$"
 _NAMESERVER = re.compile(
@@ -151,3 +152,4 @@ class NodeSettings(BaseModel):
     model: ModelSection
     egress: EgressSection
     redis: RedisSettings
+    tracing: TracingSection
