@@ -67,7 +67,7 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
                 Site(app, render_openai, edge.host, edge.port, certificate),
             ]
             hangups = [] if towards_nodes is None else [towards_nodes.reload]
-            running = serving(sites, drain_s=edge.drain_s, on_hangup=hangups)
+            running = serving(sites, drain_s=edge.drain_s, keepalive_s=edge.keepalive_s, on_hangup=hangups)
             async with readiness.durability.watching(), running:
                 await wait_for_stop(readiness.stop)
 

@@ -32,6 +32,7 @@ class EdgeSection(Section):
             names the model's limit and comes in the node's shape.
         max_bodies_bytes: all bodies that are held at once, until their nodes begin to answer.
         drain_s: how long running answers may go on after SIGTERM.
+        keepalive_s: how long an idle connection of a client is kept; longer than a proxy in front keeps it.
         connect_s, head_s, chunk_s: how long a node may take to accept, to begin its answer, and between two chunks.
         stalled_client_s: how long a client may take nothing before it is cut.
         dashboard_hosts: the names under which people use the service: sessions exist there alone. Without any, this
@@ -63,6 +64,7 @@ class EdgeSection(Section):
     max_request_bytes: int = Field(33_554_432, ge=1024)
     max_bodies_bytes: int = Field(268_435_456, ge=1024)
     drain_s: float = Field(30, ge=0)
+    keepalive_s: float = Field(75, gt=0)
     connect_s: float = Field(2, gt=0)
     head_s: float = Field(600, gt=0)
     chunk_s: float = Field(60, gt=0)
