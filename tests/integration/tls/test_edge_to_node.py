@@ -126,3 +126,16 @@ def test_a_key_with_a_password_is_refused_instead_of_asked_about(tmp_path: Path)
     )
     with pytest.raises(BadCertificate, match="has a password"):
         ServerCertificate(locked.cert_file, locked.key_file)
+
+
+def test_nothing_below_tls_1_2_is_spoken_in_either_direction(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.issue("x", "x.internal")
+    contexts = [
+        ServerCertificate(pair.cert_file, pair.key_file).context,
+        ClientCertificate(authority.file).context,
+        ClientCertificate(None).context,
+    ]
+    assert [context.minimum_version for context in contexts] == [ssl.TLSVersion.TLSv1_2] * 3
+    assert [context.verify_mode for context in contexts[1:]] == [ssl.CERT_REQUIRED] * 2
+    assert all(context.check_hostname for context in contexts[1:])
