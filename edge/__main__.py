@@ -13,7 +13,7 @@ import uvloop
 
 from edge.app import EdgeReadiness, build_edge_app
 from edge.hsts import build_hsts
-from edge.identity import opened_identity
+from edge.identity import LOOKUP_CONNECTIONS, opened_identity
 from edge.metrics import observing_edge
 from edge.proxy import Proxy
 from edge.routing import Router, StaticDirectory
@@ -43,10 +43,12 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
     certificate = _own_certificate(edge)
     towards_nodes = _towards_nodes(edge)
     redis = connect_redis(settings.redis.url)
+    lookups = connect_redis(settings.redis.url, max_connections=LOOKUP_CONNECTIONS)
     directory = StaticDirectory(edge.nodes)
     async with (
         redis,
-        opened_identity(redis, edge, time.monotonic, time.time) as identity,
+        lookups,
+        opened_identity(redis, lookups, edge, time.monotonic, time.time) as identity,
         open_tracing(settings.tracing, "b3os-edge", trusts_callers=False) as tracing,
         NodeClient.opened(
             edge, None if towards_nodes is None else towards_nodes.context, tracing.client_traces()

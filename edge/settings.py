@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from edge.auth.hosts import is_loopback, normalize_host
+from edge.budget import largest_common_body_bytes
 from shared.redis import RedisSettings
 from shared.settings import Section, require_pair
 from shared.tracing import TracingSection
@@ -31,6 +32,7 @@ class EdgeSection(Section):
         max_request_bytes: the edge's own cap on a body. It stands above the nodes' caps per model, whose refusal
             names the model's limit and comes in the node's shape.
         max_bodies_bytes: all bodies that are held at once, until their nodes begin to answer.
+        max_bodies_per_organization_bytes: how much of that one organization may hold: one body at least.
         drain_s: how long running answers may go on after SIGTERM.
         keepalive_s: how long an idle connection of a client is kept; longer than a proxy in front keeps it.
         connect_s, head_s, chunk_s: how long a node may take to accept, to begin its answer, and between two chunks.
@@ -43,6 +45,8 @@ class EdgeSection(Section):
         login_window_s, login_failures_per_address, login_failures_per_account: how many log-ins may fail in a window.
         device_logins_per_address: how many log-ins by device an address may begin in ten minutes.
         unknown_credentials_per_address: how many keys and sessions that nobody has an address may show in a minute.
+        management_per_minute, management_burst: how often one caller may ask outside inference, in the long run and
+            at once after a pause. `edge/api/gate.py` says who is one.
     """
 
     env_aliases: ClassVar[Mapping[str, str]] = {
@@ -63,6 +67,7 @@ class EdgeSection(Section):
     node_client_key_file: Path | None = None
     max_request_bytes: int = Field(33_554_432, ge=1024)
     max_bodies_bytes: int = Field(268_435_456, ge=1024)
+    max_bodies_per_organization_bytes: int = Field(67_108_864, ge=1024)
     drain_s: float = Field(30, ge=0)
     keepalive_s: float = Field(75, gt=0)
     connect_s: float = Field(2, gt=0)
@@ -77,6 +82,8 @@ class EdgeSection(Section):
     login_failures_per_account: int = Field(10, ge=1)
     device_logins_per_address: int = Field(60, ge=1)
     unknown_credentials_per_address: int = Field(600, ge=1)
+    management_per_minute: int = Field(600, ge=1)
+    management_burst: int = Field(60, ge=1)
 
     @field_validator("nodes")
     @classmethod
@@ -109,6 +116,16 @@ class EdgeSection(Section):
                 raise ValueError(
                     f"dashboard_hosts and api_hosts both have {name}: a cookie would count on the API host"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _has_room_for_a_body(self) -> EdgeSection:
+        for name, room_bytes in (
+            ("max_bodies_bytes", largest_common_body_bytes(self.max_bodies_bytes)),
+            ("max_bodies_per_organization_bytes", self.max_bodies_per_organization_bytes),
+        ):
+            if room_bytes < self.max_request_bytes:
+                raise ValueError(f"{name} has no room for a body of max_request_bytes")
         return self
 
     def list_dashboard_hosts(self) -> tuple[str, ...]:

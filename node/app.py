@@ -18,6 +18,7 @@ from node.images.intake import ImageIntake
 from node.messages import MessagesHandler
 from node.models import ModelsHandler
 from node.receive import Receiver
+from node.slow_work import SlowWork
 from node.sse import PING_AFTER_S
 from shared.operator import build_operator_app
 from shared.web import build_app, render_anthropic
@@ -35,7 +36,7 @@ def build_node_app(
 ) -> web.Application:
     """What the edge talks to; every refusal is in Anthropic's shape."""
     app = build_app(lambda request: render_anthropic)
-    receiver = Receiver(model, gate, admission, images)
+    receiver = Receiver(model, gate, admission, images, SlowWork())
     messages = MessagesHandler(node_id, receiver, supervisor, ping_after_s)
     count_tokens = CountTokensHandler(receiver, supervisor)
     models = ModelsHandler(receiver, gate, supervisor, int(time.time()))

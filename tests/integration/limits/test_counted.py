@@ -73,7 +73,7 @@ async def test_admissions_bills_and_an_outage_are_counted(mortal_redis: MortalRe
         assert (seen.value("node_store_away"), seen.value("node_spooled_bills")) == (0, 0)
 
         mortal_redis.kill()
-        assert isinstance(await desk.open(subject(limits, org), Needs()), Unavailable)
+        assert isinstance(await desk.open(subject(limits, new_record_id("org")), Needs()), Unavailable)
         async with second:
             pass
         assert seen.value("node_admissions_total", outcome="unavailable") == 1

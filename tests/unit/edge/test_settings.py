@@ -25,3 +25,12 @@ def test_a_wrong_redis_url_is_told_without_its_password() -> None:
     with pytest.raises(SettingsError, match="B3OS_REDIS_URL") as raised:
         load_settings(EdgeSettings, {"B3OS_REDIS_URL": "http://:secret@localhost"}, {})
     assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "size_bytes"),
+    [("MAX_BODIES_BYTES", 33_554_432), ("MAX_BODIES_PER_ORGANIZATION_BYTES", 33_554_431)],
+)
+def test_there_is_room_for_the_largest_body(variable: str, size_bytes: int) -> None:
+    with pytest.raises(SettingsError, match=f"{variable.lower()} has no room for a body of max_request_bytes"):
+        load_settings(EdgeSettings, {f"B3OS_EDGE_{variable}": str(size_bytes)}, {})
