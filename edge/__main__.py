@@ -1,6 +1,6 @@
 """`python -m edge`: reads the environment, builds the edge and runs it until SIGTERM or SIGINT.
 
-Exit codes: 0 stopped as asked, 1 can't run (a port, the signing key), 2 settings at fault.
+Exit codes: 0 stopped as asked, 1 can't run (a port, the signing key, a certificate), 2 settings at fault.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ import uvloop
 from edge.app import EdgeReadiness, build_edge_app
 from edge.cluster import Cluster
 from edge.departures import Departures
+from edge.hsts import build_hsts
 from edge.identity import LOOKUP_CONNECTIONS, opened_identity
+from edge.metrics import observing_edge
 from edge.proxy import Proxy
 from edge.registry import Registry
 from edge.routing import Router
-from edge.settings import EdgeSettings
+from edge.settings import EdgeSection, EdgeSettings
 from edge.signing import BadSigningKey, load_signing_key
 from edge.upstream import NodeClient
 from shared.log import set_up_logging
@@ -29,6 +31,8 @@ from shared.operator import build_operator_app
 from shared.redis import connect_redis
 from shared.serve import CannotListen, Site, serving, wait_for_stop
 from shared.settings import SettingsError, config_tables, load_settings
+from shared.tls import BadCertificate, ClientCertificate, ServerCertificate
+from shared.tracing import open_tracing
 from shared.web import render_openai, render_problem
 
 LAST_WORDS_S = 5.0
@@ -40,8 +44,12 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
 
     Raises:
         CannotListen: a port is taken.
+        BadCertificate: files for TLS can't be used.
+        SettingsError: something that settings ask for is not installed.
     """
     edge = settings.edge
+    certificate = _own_certificate(edge)
+    towards_nodes = _towards_nodes(edge)
     redis = connect_redis(settings.redis.url)
     lookups = connect_redis(settings.redis.url, max_connections=LOOKUP_CONNECTIONS)
     cluster = Cluster(edge.nodes, NodeHosts(edge.node_hosts), time.monotonic)
@@ -49,20 +57,46 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
         redis,
         lookups,
         opened_identity(redis, lookups, edge, time.monotonic, time.time) as identity,
+        open_tracing(settings.tracing, "b3os-edge", trusts_callers=False) as tracing,
         Registry(redis, cluster, time.monotonic).following(),
-        NodeClient.opened(edge, cluster) as client,
+        NodeClient.opened(
+            edge, cluster, None if towards_nodes is None else towards_nodes.context, tracing.client_traces()
+        ) as client,
     ):
         readiness = EdgeReadiness(redis, identity.invalidations, cluster)
         departures = Departures()
         proxy = Proxy(identity.authenticator, Router(cluster), client, signing_key, edge, time.time)
-        sites = [
-            Site(build_operator_app(readiness.check), render_problem, edge.operator_host, edge.operator_port),
-            Site(build_edge_app(proxy, identity, departures), render_openai, edge.host, edge.port),
-        ]
-        async with readiness.durability.watching(), serving(sites, drain_s=edge.drain_s + LAST_WORDS_S):
-            await wait_for_stop(sites, readiness.stop)
-            await asyncio.sleep(edge.lame_duck_s)
-            asyncio.get_running_loop().call_later(edge.drain_s, departures.cut)
+        app = build_edge_app(proxy, identity, departures)
+        tracing.attach(app)
+        certificates = [] if certificate is None else [certificate]
+        if certificates:
+            app.on_response_prepare.append(build_hsts(identity.hosts))
+        observing = observing_edge(app, identity, proxy, cluster, readiness.durability, certificates)
+        async with observing as collectors:
+            operator_app = build_operator_app(readiness.check, collectors)
+            sites = [
+                Site(operator_app, render_problem, edge.operator_host, edge.operator_port),
+                Site(app, render_openai, edge.host, edge.port, certificate),
+            ]
+            hangups = [] if towards_nodes is None else [towards_nodes.reload]
+            stop_s = edge.drain_s + LAST_WORDS_S
+            running = serving(sites, drain_s=stop_s, keepalive_s=edge.keepalive_s, on_hangup=hangups)
+            async with readiness.durability.watching(), running:
+                await wait_for_stop(sites, readiness.stop)
+                await asyncio.sleep(edge.lame_duck_s)
+                asyncio.get_running_loop().call_later(edge.drain_s, departures.cut)
+
+
+def _own_certificate(edge: EdgeSection) -> ServerCertificate | None:
+    if edge.tls_cert_file is None or edge.tls_key_file is None:
+        return None
+    return ServerCertificate(edge.tls_cert_file, edge.tls_key_file)
+
+
+def _towards_nodes(edge: EdgeSection) -> ClientCertificate | None:
+    """None where nothing is set: then aiohttp's own context is as good, and there already."""
+    files = edge.node_ca_file, edge.node_client_cert_file, edge.node_client_key_file
+    return ClientCertificate(*files) if any(files) else None
 
 
 def main() -> None:
@@ -73,7 +107,7 @@ def main() -> None:
         uvloop.run(run_edge(settings, load_signing_key(settings.edge.signing_key_file)))
     except SettingsError as error:
         _give_up(f"the settings are wrong:\n{error}", 2)
-    except (CannotListen, BadSigningKey) as error:
+    except (CannotListen, BadSigningKey, BadCertificate) as error:
         _give_up(str(error), 1)
 
 

@@ -47,6 +47,16 @@ class Proxy:
         self._wall_clock = wall_clock
         self._budget = BodyBudget(settings.max_bodies_bytes, settings.max_bodies_per_organization_bytes)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bodies that are held right now."""
+        return self._budget.held_bytes
+
+    @property
+    def most_held_bytes(self) -> int:
+        """And how many bytes of them may be."""
+        return self._settings.max_bodies_bytes
+
     def handler(self, scope: str, node_path: str | None = None) -> Handler:
         """A handler for callers with `scope`, answered by the node's `node_path`, or by its route of this name."""
 

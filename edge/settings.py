@@ -14,7 +14,8 @@ from edge.auth.hosts import is_loopback, normalize_host
 from edge.budget import largest_common_body_bytes
 from shared.node_hosts import PRIVATE, NodeHosts
 from shared.redis import RedisSettings
-from shared.settings import Section
+from shared.settings import Section, require_pair
+from shared.tracing import TracingSection
 
 _NODE_ID = re.compile(r"[a-z0-9-]{1,32}")
 
@@ -24,16 +25,20 @@ class EdgeSection(Section):
 
     Attributes:
         operator_port: `/healthz` and `/readyz`, on `operator_host` only.
+        tls_cert_file, tls_key_file: chain and key in PEM, for TLS on the public port; read again at SIGHUP.
         nodes: node id to base URL; the id is the one that the node verifies as its token's audience. With any, there
             are no others; without, nodes are those that tell of themselves in Redis.
         node_hosts: networks and names where the latter may be: who can write Redis sends no prompts elsewhere.
         signing_key_file: Ed25519 private key in PEM, for node tokens; `b3os edge keygen` makes one.
+        node_ca_file: the authority of nodes with `https` URLs, in PEM; none means the system's.
+        node_client_cert_file, node_client_key_file: what such nodes are shown; read again at SIGHUP.
         max_request_bytes: the edge's own cap on a body. It stands above the nodes' caps per model, whose refusal
             names the model's limit and comes in the node's shape.
         max_bodies_bytes: all bodies that are held at once, until their nodes begin to answer.
         max_bodies_per_organization_bytes: how much of that one organization may hold: one body at least.
         lame_duck_s: how long it takes requests after SIGTERM, not ready any more, until balancers have noticed.
         drain_s: how long running answers may go on after that.
+        keepalive_s: how long an idle connection of a client is kept; longer than a proxy in front keeps it.
         connect_s, head_s, chunk_s: how long a node may take to accept, to begin its answer, and between two chunks.
         stalled_client_s: how long a client may take nothing before it is cut.
         dashboard_hosts: the names under which people use the service: sessions exist there alone. Without any, this
@@ -57,14 +62,20 @@ class EdgeSection(Section):
     port: int = Field(7700, ge=0, le=65535)
     operator_host: str = "127.0.0.1"
     operator_port: int = Field(7701, ge=0, le=65535)
+    tls_cert_file: Path | None = None
+    tls_key_file: Path | None = None
     nodes: dict[str, str] = Field(default_factory=dict)
     node_hosts: tuple[str, ...] = PRIVATE
     signing_key_file: Path = Path(".b3os/keys/edge-private.pem")
+    node_ca_file: Path | None = None
+    node_client_cert_file: Path | None = None
+    node_client_key_file: Path | None = None
     max_request_bytes: int = Field(33_554_432, ge=1024)
     max_bodies_bytes: int = Field(268_435_456, ge=1024)
     max_bodies_per_organization_bytes: int = Field(67_108_864, ge=1024)
     lame_duck_s: float = Field(0, ge=0)
     drain_s: float = Field(30, ge=0)
+    keepalive_s: float = Field(75, gt=0)
     connect_s: float = Field(2, gt=0)
     head_s: float = Field(600, gt=0)
     chunk_s: float = Field(60, gt=0)
@@ -105,6 +116,12 @@ class EdgeSection(Section):
         return tuple(normalize_host(name) for name in names) if isinstance(names, list | tuple) else names
 
     @model_validator(mode="after")
+    def _has_whole_pairs(self) -> EdgeSection:
+        require_pair(self, "tls_cert_file", "tls_key_file")
+        require_pair(self, "node_client_cert_file", "node_client_key_file")
+        return self
+
+    @model_validator(mode="after")
     def _keeps_hosts_apart(self) -> EdgeSection:
         for name in set(self.dashboard_hosts) & set(self.api_hosts):
             if not is_loopback(name):
@@ -133,6 +150,7 @@ class EdgeSettings(BaseModel):
 
     edge: EdgeSection
     redis: RedisSettings
+    tracing: TracingSection
 
 
 class StoreSettings(BaseModel):

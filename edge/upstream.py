@@ -11,8 +11,9 @@ import asyncio
 import contextlib
 import io
 import logging
+import ssl
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
@@ -96,9 +97,18 @@ class NodeClient:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def opened(cls, deadlines: EdgeSection, cluster: Cluster) -> AsyncIterator[NodeClient]:
-        """A client for as long as the body runs."""
-        async with _open_session(deadlines, reuse=True) as pooled, _open_session(deadlines, reuse=False) as fresh:
+    async def opened(
+        cls,
+        deadlines: EdgeSection,
+        cluster: Cluster,
+        tls: ssl.SSLContext | None = None,
+        traces: Sequence[aiohttp.TraceConfig] = (),
+    ) -> AsyncIterator[NodeClient]:
+        """A client for as long as the body runs; `tls` is for nodes with `https` URLs."""
+        async with (
+            _open_session(deadlines, tls, traces, reuse=True) as pooled,
+            _open_session(deadlines, tls, traces, reuse=False) as fresh,
+        ):
             yield cls(pooled, fresh, deadlines, cluster)
 
     async def send_request(self, route: Route, outgoing: Outgoing, carried: Carried) -> aiohttp.ClientResponse:
@@ -206,12 +216,15 @@ def _timeout(connect_s: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, sock_connect=connect_s)
 
 
-def _open_session(deadlines: EdgeSection, *, reuse: bool) -> aiohttp.ClientSession:
+def _open_session(
+    deadlines: EdgeSection, tls: ssl.SSLContext | None, traces: Sequence[aiohttp.TraceConfig], *, reuse: bool
+) -> aiohttp.ClientSession:
     """A session that adds nothing to what is sent and changes nothing of what comes back."""
+    trusted = True if tls is None else tls
     connector = (
-        aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S)
+        aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEPALIVE_S, ssl=trusted)
         if reuse
-        else aiohttp.TCPConnector(limit=0, force_close=True)
+        else aiohttp.TCPConnector(limit=0, force_close=True, ssl=trusted)
     )
     return aiohttp.ClientSession(
         connector=connector,
@@ -220,7 +233,7 @@ def _open_session(deadlines: EdgeSection, *, reuse: bool) -> aiohttp.ClientSessi
         trust_env=False,
         skip_auto_headers=NOT_ADDED,
         timeout=_timeout(deadlines.connect_s),
-        trace_configs=[_trace_reuse()],
+        trace_configs=[_trace_reuse(), *traces],
     )
 
 

@@ -25,14 +25,18 @@ from node.forward import Forwarder
 from node.gate import Gate, load_edge_keys
 from node.heartbeat import Pulse
 from node.images.intake import open_intake
+from node.limits.counted import LimitCounts
 from node.limits.opening import open_limits
+from node.metrics import observing_node
 from node.peers import Peers
-from node.settings import NodeSettings
+from node.settings import NodeSection, NodeSettings
 from shared.log import set_up_logging
 from shared.node_hosts import NodeHosts
 from shared.redis import connect_redis
 from shared.serve import CannotListen, Site, serving, wait_for_stop
 from shared.settings import SettingsError, config_tables, load_settings
+from shared.tls import BadCertificate, ServerCertificate
+from shared.tracing import open_tracing
 from shared.web import render_anthropic, render_problem
 
 SWITCH_S = 0.001
@@ -50,7 +54,7 @@ def main() -> None:
         uvloop.run(run(settings, Path(os.environ.get("B3OS_HOME", ".b3os"))))
     except SettingsError as error:
         sys.exit(f"b3os node: the settings are wrong:\n{error}")
-    except CannotListen as error:
+    except (CannotListen, BadCertificate) as error:
         sys.exit(f"b3os node: {error}")
     # An engine that is still loading lives in a thread that nothing can interrupt; all else has ended in order.
     sys.stderr.flush()
@@ -61,9 +65,10 @@ async def run(settings: NodeSettings, home: Path) -> None:
     """Serve, start the engine beside it, and stop in the reverse order.
 
     Raises:
-        CannotListen, SettingsError: before anything runs.
+        BadCertificate, CannotListen, SettingsError: before anything runs.
     """
     section = settings.node
+    certificates = _certificates_of(section)
     model = _served_model(settings, home / "models")
     gate = Gate(section.id, load_edge_keys(section.edge_keys_file))
     supervisor = Supervisor(
@@ -74,9 +79,11 @@ async def run(settings: NodeSettings, home: Path) -> None:
     spool = home / "spool" / section.id
     peers = Peers(section.id, NodeHosts(section.peer_hosts), time.monotonic)
     card = functools.partial(build_card, model, supervisor, int(time.time()))
+    counts = LimitCounts()
     async with (
         open_intake(settings.egress) as images,
-        open_limits(settings.redis.url, spool, section.id) as (desk, refusals),
+        open_limits(settings.redis.url, spool, section.id, counts) as (desk, refusals),
+        open_tracing(settings.tracing, "b3os-node", trusts_callers=True) as tracing,
         Forwarder.opened() as forwarder,
         connect_redis(settings.redis.url, max_connections=1) as registry,
     ):
@@ -94,20 +101,22 @@ async def run(settings: NodeSettings, home: Path) -> None:
             card=card,
         )
         pulse = Pulse(registry, section.id, section.told_url(), card, supervisor, peers, time.monotonic)
-        operator_app = build_node_operator_app(
-            node_id=section.id, model=model, images=images, supervisor=supervisor, peers=peers
-        )
-        sites = [
-            Site(app, render_anthropic, section.host, section.port),
-            Site(operator_app, render_problem, section.operator_host, section.operator_port),
-        ]
-        _calm_collector()
-        async with pulse.beating(), serving(sites, drain_s=ENDINGS_S):
-            supervisor.start()
-            await wait_for_stop(sites, supervisor.drain)
-            # It listens still: what comes is refused as not begun with, for the edge to take elsewhere.
-            await supervisor.drained(section.drain_s)
-            desk.stop()  # whoever is cancelled from here on has not left
+        tracing.attach(app)
+        async with observing_node(app, images, supervisor, counts, certificates) as collectors:
+            operator_app = build_node_operator_app(
+                node_id=section.id, model=model, supervisor=supervisor, peers=peers, collectors=collectors
+            )
+            sites = [
+                Site(app, render_anthropic, section.host, section.port, *certificates),
+                Site(operator_app, render_problem, section.operator_host, section.operator_port),
+            ]
+            _calm_collector()
+            async with pulse.beating(), serving(sites, drain_s=ENDINGS_S):
+                supervisor.start()
+                await wait_for_stop(sites, supervisor.drain)
+                # It listens still: what comes is refused as not begun with, for the edge to take elsewhere.
+                await supervisor.drained(section.drain_s)
+                desk.stop()  # whoever is cancelled from here on has not left
     await supervisor.stop()
 
 
@@ -127,6 +136,13 @@ def _give_back_memory() -> None:
     """What was freed, an engine before this one for instance; glibc's allocator keeps it otherwise."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def _certificates_of(section: NodeSection) -> list[ServerCertificate]:
+    """One, or none without TLS."""
+    if section.tls_cert_file is None or section.tls_key_file is None:
+        return []
+    return [ServerCertificate(section.tls_cert_file, section.tls_key_file, section.client_ca_file)]
 
 
 def _served_model(settings: NodeSettings, models_dir: Path) -> ServedModel:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from aiohttp import web
+from prometheus_client.registry import Collector
 
 from node.admission import Admission
 from node.catalog.served import ServedModel
@@ -15,7 +16,6 @@ from node.forward import Forwarder
 from node.gate import Gate
 from node.images.intake import ImageIntake
 from node.messages import MessagesHandler
-from node.metrics import ImageCollector
 from node.models import ModelsHandler
 from node.peers import Peers
 from node.receive import Receiver
@@ -55,7 +55,12 @@ def build_node_app(
 
 
 def build_node_operator_app(
-    *, node_id: str, model: ServedModel, images: ImageIntake, supervisor: Supervisor, peers: Peers
+    *,
+    node_id: str,
+    model: ServedModel,
+    supervisor: Supervisor,
+    peers: Peers,
+    collectors: Sequence[Collector] = (),
 ) -> web.Application:
     """The internal port: ready while the engine takes requests."""
 
@@ -72,4 +77,4 @@ def build_node_operator_app(
         }
         return supervisor.state == "ready", facts
 
-    return build_operator_app(readiness, [ImageCollector(images)])
+    return build_operator_app(readiness, collectors)

@@ -12,7 +12,8 @@ from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_va
 
 from shared.node_hosts import PRIVATE, NodeHosts, host_of
 from shared.redis import RedisSettings
-from shared.settings import Section
+from shared.settings import Section, require_pair
+from shared.tracing import TracingSection
 
 MODEL_ID = r"^b3os/[a-z0-9][a-z0-9._-]{0,63}$"
 _NAMESERVER = re.compile(
@@ -27,6 +28,8 @@ class NodeSection(Section):
         edge_keys_file: JSON object of `kid` to Ed25519 public key in PEM; from a file of the operator's and never
             from Redis, since who can write Redis must not become an issuer.
         operator_port: `/healthz` and `/readyz`, on `operator_host` only.
+        tls_cert_file, tls_key_file: chain and key in PEM, for TLS on the port for edges; read again at SIGHUP.
+        client_ca_file: with it only clients with a certificate of this authority are let in, which are the edges.
         engine_start_s: longest start of the engine. engine_silence_s: how long it may go without a step while it has
             requests, before it counts as hung and is started again; a step computes thousands of a prompt's tokens.
         drain_s: how long running answers may go on after SIGTERM.
@@ -40,6 +43,9 @@ class NodeSection(Section):
     operator_host: str = "127.0.0.1"
     operator_port: int = Field(7711, ge=0, le=65535)
     edge_keys_file: Path = Path(".b3os/keys/edge-public.json")
+    tls_cert_file: Path | None = None
+    tls_key_file: Path | None = None
+    client_ca_file: Path | None = None
     engine: Literal["vllm", "scripted"] = "vllm"
     engine_start_s: float = Field(1800, gt=0)
     engine_silence_s: float = Field(120, gt=0)
@@ -70,6 +76,13 @@ class NodeSection(Section):
         """What others are told."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return self.url or f"http://{host}:{self.port}"
+
+    @model_validator(mode="after")
+    def _has_whole_pairs(self) -> NodeSection:
+        require_pair(self, "tls_cert_file", "tls_key_file")
+        if self.client_ca_file is not None and self.tls_cert_file is None:
+            raise ValueError("client_ca_file needs tls_cert_file: clients show certificates in TLS only")
+        return self
 
 
 class ModelSection(Section):
@@ -172,3 +185,4 @@ class NodeSettings(BaseModel):
     model: ModelSection
     egress: EgressSection
     redis: RedisSettings
+    tracing: TracingSection

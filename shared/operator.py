@@ -5,17 +5,28 @@ Must not be reachable from outside: it tells states and counts, and asks for no 
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from typing import Any
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Info,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
 from prometheus_client.registry import Collector
 
 from shared.web import build_app, json_response, render_problem
 
 Readiness = Callable[[], Awaitable[tuple[bool, dict[str, Any]]]]
+disable_created_metrics()  # type: ignore[no-untyped-call]  # when each series began: twice the lines, and nobody asks
 
 
 def build_operator_app(readiness: Readiness, collectors: Sequence[Collector] = ()) -> web.Application:
@@ -24,8 +35,12 @@ def build_operator_app(readiness: Readiness, collectors: Sequence[Collector] = (
     `/metrics` is what the collectors count, and the process itself, in Prometheus' text format.
     """
     registry = CollectorRegistry()
-    for collector in (ProcessCollector(registry=None), *collectors):
+    build = Info("b3os_build", "What runs here.", registry=None)
+    build.info({"version": version("b3os")})
+    for collector in (ProcessCollector(registry=None), build, *collectors):
         registry.register(collector)
+    # Collectors may read a disk, and must answer also when all other threads are busy: that is when they are needed.
+    reader = ThreadPoolExecutor(1, thread_name_prefix="metrics")
 
     async def healthz(request: web.Request) -> web.Response:
         del request
@@ -40,9 +55,16 @@ def build_operator_app(readiness: Readiness, collectors: Sequence[Collector] = (
 
     async def metrics(request: web.Request) -> web.Response:
         del request
-        return web.Response(body=generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+        body = await asyncio.get_running_loop().run_in_executor(reader, generate_latest, registry)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+    async def close(app: web.Application) -> AsyncIterator[None]:
+        del app
+        yield
+        reader.shutdown(wait=False)
 
     app = build_app(lambda request: render_problem, log_level=logging.DEBUG)  # probes come every second
+    app.cleanup_ctx.append(close)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.router.add_get("/metrics", metrics)

@@ -1,6 +1,6 @@
 """Bind, serve, and stop gracefully.
 
-Decides what happens between SIGTERM and the end of a process. Must not know what is served.
+Decides what happens between SIGTERM and the end of a process, and at SIGHUP. Must not know what is served.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ import asyncio
 import contextlib
 import errno
 import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from aiohttp import web
 
 from shared.http_server import ContractRunner
+from shared.tls import ServerCertificate
 from shared.web import STOPPING, Render
 
 
@@ -24,17 +25,22 @@ class CannotListen(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """An application, where it listens, and in which shape it refuses what is not HTTP."""
+    """An application, where it listens, in which shape it refuses what is not HTTP, and with which TLS, if any."""
 
     app: web.Application
     render: Render
     host: str
     port: int
+    certificate: ServerCertificate | None = None
 
 
 @contextlib.asynccontextmanager
-async def serving(sites: list[Site], *, drain_s: float, keepalive_s: float = 75) -> AsyncIterator[None]:
+async def serving(
+    sites: list[Site], *, drain_s: float, keepalive_s: float = 75, on_hangup: Sequence[Callable[[], None]] = ()
+) -> AsyncIterator[None]:
     """Serve while the body runs; then stop listening, let running requests end for up to `drain_s`, and cancel them.
+
+    SIGHUP has certificates read again, and `on_hangup` called; without either it is left alone.
 
     Raises:
         CannotListen: an address is taken or not ours.
@@ -45,10 +51,31 @@ async def serving(sites: list[Site], *, drain_s: float, keepalive_s: float = 75)
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
             try:
-                await web.TCPSite(runner, site.host, site.port).start()
+                context = None if site.certificate is None else site.certificate.context
+                await web.TCPSite(runner, site.host, site.port, ssl_context=context).start()
             except OSError as error:
                 raise CannotListen(_why(site, error)) from None
+        certificates = [site.certificate.reload for site in sites if site.certificate is not None]
+        with _hearing_hangups([*certificates, *on_hangup]):
+            yield
+
+
+@contextlib.contextmanager
+def _hearing_hangups(actions: Sequence[Callable[[], None]]) -> Iterator[None]:
+    if not actions:
         yield
+        return
+
+    def act() -> None:
+        for action in actions:
+            action()
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, act)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
 
 
 def _why(site: Site, error: OSError) -> str:

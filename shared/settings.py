@@ -32,6 +32,16 @@ class Section(BaseModel):
 S = TypeVar("S", bound=BaseModel)
 
 
+def require_pair(section: Section, first: str, second: str) -> None:
+    """For a validator: two settings that mean something together only.
+
+    Raises:
+        ValueError: one of them is there alone.
+    """
+    if (getattr(section, first) is None) != (getattr(section, second) is None):
+        raise ValueError(f"{first} and {second} go together")
+
+
 def read_file(path: Path) -> dict[str, Any]:
     """The tables of a TOML file.
 

@@ -11,14 +11,19 @@ from contextlib import contextmanager
 
 
 class Phases:
-    """Durations by name, in the order in which they first ended."""
+    """Durations by name, in the order in which they first ended.
 
-    __slots__ = ("_clock", "durations_ms", "started_at_s")
+    Attributes:
+        steps: name, beginning and end of each, by the clock; no beginning where only a duration was told.
+    """
+
+    __slots__ = ("_clock", "durations_ms", "started_at_s", "steps")
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self.started_at_s = clock()
         self.durations_ms: dict[str, float] = {}
+        self.steps: list[tuple[str, float | None, float]] = []
 
     def elapsed_ms(self) -> float:
         """Milliseconds since the request head was read."""
@@ -26,7 +31,7 @@ class Phases:
 
     def add(self, name: str, duration_ms: float) -> None:
         """Add to a phase; a phase entered twice is the sum of both times."""
-        self.durations_ms[name] = self.durations_ms.get(name, 0.0) + duration_ms
+        self._note(name, duration_ms, None, self._clock())
 
     @contextmanager
     def measure(self, name: str) -> Iterator[None]:
@@ -35,7 +40,12 @@ class Phases:
         try:
             yield
         finally:
-            self.add(name, (self._clock() - begun) * 1000)
+            ended = self._clock()
+            self._note(name, (ended - begun) * 1000, begun, ended)
+
+    def _note(self, name: str, duration_ms: float, begun_s: float | None, ended_s: float) -> None:
+        self.durations_ms[name] = self.durations_ms.get(name, 0.0) + duration_ms
+        self.steps.append((name, begun_s, ended_s))
 
     def header(self, *, upstream: str | None = None, with_total: bool) -> str:
         """Write the `Server-Timing` value: our phases, those of `upstream`, and `total` for a body of known size."""

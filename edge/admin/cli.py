@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from edge.admin.compose import compose_secrets
 from edge.admin.keys import keys
 from edge.auth.accounts import Organization, RedisAccounts, User, canonical_email, is_email
 from edge.auth.key_store import RedisKeyStore
@@ -32,6 +33,7 @@ def admin() -> None:
 
 admin.add_command(keys)
 admin.add_command(redis_acl)
+admin.add_command(compose_secrets)
 
 
 @admin.group()

@@ -7,6 +7,7 @@ revoked and expired credentials share one sentence. A key counts before a cookie
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, assert_never
@@ -65,7 +66,11 @@ Identity = KeyIdentity | SessionIdentity
 
 
 class Authenticator:
-    """Knows callers by their keys and sessions."""
+    """Knows callers by their keys and sessions.
+
+    Attributes:
+        outcomes: how often who came was `accepted`, or the code of the refusal.
+    """
 
     def __init__(
         self,
@@ -84,6 +89,7 @@ class Authenticator:
         self._unknown = unknown
         self._trusted_proxies = trusted_proxies
         self._wall_clock = wall_clock
+        self.outcomes: Counter[str] = Counter()
 
     async def authenticate(self, request: Received, scope: str) -> Caller:
         """Who is calling, with the right to `scope`, as a node is told.
@@ -99,6 +105,15 @@ class Authenticator:
         Raises:
             ApiError: as `authenticate`.
         """
+        try:
+            identity = await self._identify(request, scope)
+        except ApiError as error:
+            self.outcomes[error.condition.code] += 1
+            raise
+        self.outcomes["accepted"] += 1
+        return identity
+
+    async def _identify(self, request: Received, scope: str | None) -> Identity:
         host = self._hosts.dashboard_of(request.headers)
         values = set() if host is None or carries_key(request.headers) else extract_values(request.headers)
         if host is None or not values:

@@ -67,6 +67,9 @@ class RecordCache(Generic[R]):
     Known and unknown records are bounded apart, so that a flood of made-up keys evicts no real one. A load in flight
     is listed in `_loads` under its digest; an invalidation takes it off the list, and only a load that is listed yet
     when it ends may write. That is a generation counter for each record.
+
+    Attributes:
+        reads, failures: how often the store was asked, and how often it did not answer.
     """
 
     def __init__(self, load: Load[R], clock: Callable[[], float], *, capacity: int = CAPACITY) -> None:
@@ -77,6 +80,7 @@ class RecordCache(Generic[R]):
         self._unknown: _Bounded[R] = _Bounded(capacity)
         self._loads: dict[str, asyncio.Task[R | None]] = {}
         self._ask_again_s: float | None = None
+        self.reads = self.failures = 0
 
     def __len__(self) -> int:
         return len(self._known) + len(self._unknown)
@@ -125,6 +129,7 @@ class RecordCache(Generic[R]):
 
     async def _fill(self, digest: str, began_s: float) -> R | None:
         task = asyncio.current_task()
+        self.reads += 1
         try:
             record = await self._load(digest)
             self._ask_again_s = None
@@ -132,6 +137,7 @@ class RecordCache(Generic[R]):
                 self._write(digest, record, began_s)
             return record
         except StoreUnavailable:
+            self.failures += 1
             self._ask_again_s = self._clock() + RETRY_S
             raise
         finally:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from node.limits.books import Books
+from node.limits.counted import CountedBooks, CountedDesk, LimitCounts
 from node.limits.redis_limiter import RedisLimiter
 from node.limits.refusals import RefusalLog
 from node.limits.settlement import Desk
@@ -22,11 +22,14 @@ from shared.redis_durability import Durability
 
 
 @asynccontextmanager
-async def open_limits(redis_url: str, spool: Path, node_id: str) -> AsyncIterator[tuple[Desk, RefusalLog]]:
+async def open_limits(
+    redis_url: str, spool: Path, node_id: str, counts: LimitCounts | None = None
+) -> AsyncIterator[tuple[Desk, RefusalLog]]:
     """Where requests are let in and paid for, and where refused ones are noted.
 
     Args:
         spool: the folder for bills that Redis could not take; the next process of this node goes on with them.
+        counts: is told what happens.
 
     Raises:
         SettingsError: the URL has options that redis-py does not know.
@@ -34,14 +37,16 @@ async def open_limits(redis_url: str, spool: Path, node_id: str) -> AsyncIterato
     redis = connect_redis(redis_url)
     store = Store(redis)
     limiter = RedisLimiter(store)
-    books = Books(limiter, Spool(spool), until_back=store.breaker.wait_until_closed)
-    desk, refusals = Desk(limiter, books), RefusalLog(limiter)
+    counts, kept = counts or LimitCounts(), Spool(spool)
+    books = CountedBooks(limiter, kept, counts, until_back=store.breaker.wait_until_closed)
+    desk, refusals, durability = CountedDesk(limiter, books, counts), RefusalLog(limiter), Durability(redis)
+    counts.watch(store.breaker, kept, refusals, durability)
     try:
         async with (
             books.replaying(),
             Sweeper(store, limiter, node_id).sweeping(),
             refusals.writing(),
-            Durability(redis).watching(),
+            durability.watching(),
         ):
             try:
                 yield desk, refusals

@@ -23,13 +23,18 @@ _log = logging.getLogger("b3os.refusals")
 
 
 class RefusalLog:
-    """Takes records at once, and writes them behind the answer's back."""
+    """Takes records at once, and writes them behind the answer's back.
+
+    Attributes:
+        taken, left_out: how many there were of each fate.
+    """
 
     def __init__(self, limiter: Limiter, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._limiter, self._clock_s = limiter, clock_s
         self._waiting: asyncio.Queue[tuple[str, RequestRecord]] = asyncio.Queue(MOST_WAITING)
         self._second = 0
         self._taken: Counter[str] = Counter()
+        self.taken = self.left_out = 0
 
     def note(self, org: str, record: RequestRecord) -> bool:
         """Whether it will be written: up to `MOST_PER_SECOND` of an organization are."""
@@ -38,7 +43,9 @@ class RefusalLog:
             self._second, self._taken = second, Counter()
         self._taken[org] += 1
         if self._taken[org] > MOST_PER_SECOND or self._waiting.full():
+            self.left_out += 1
             return False
+        self.taken += 1
         self._waiting.put_nowait((org, record))
         return True
 

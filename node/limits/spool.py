@@ -55,6 +55,10 @@ class Spool:
         """What waits, oldest request first."""
         return sorted(path.name for path in self._folder.glob(f"*{_KEPT}"))
 
+    def count_aside(self) -> int:
+        """How many an operator has to look at."""
+        return sum(1 for _ in self._folder.glob(f"*{_ASIDE}"))
+
     def read(self, name: str) -> Settlement | None:
         """A bill; None where it is gone.
 

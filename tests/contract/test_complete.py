@@ -1,4 +1,4 @@
-"""Every row of the tables of docs/wire.md and docs/errors.md has a test that bears its name, or a reason why not yet.
+"""Every row of the tables of docs/wire.md and docs/errors.md has a test that bears its name.
 
 `test_errors_413_payload_too_large_…` is for the row "413 `payload_too_large`" of the section "Errors".
 """
@@ -59,9 +59,6 @@ ELSEWHERE = {  # rows that need a service of another kind: broken, silent, or sp
         "tests/integration/node/test_messages.py::test_silence_is_broken_by_ping_events_between_the_others"
     ),
 }
-LATER = {  # rows of the contract that belong to later work; docs/wire.md tells its readers, section "Not yet"
-    "/metrics": "metrics",
-}
 
 
 def tables(document: str) -> dict[str, list[list[str]]]:
@@ -85,7 +82,7 @@ def slug(text: str) -> str:
 def rows() -> dict[str, set[str]]:
     """The slugs of all rows that must have a test, by section."""
     wire = tables("docs/wire.md")
-    found = {name: {slug(row[0]) for row in wire[name]} for name in wire if name != "not yet"}
+    found = {name: {slug(row[0]) for row in wire[name]} for name in wire}
     return found | {"errors": {slug(f"{row[0]} {row[1]}") for row in tables("docs/errors.md")["errors"]}}
 
 
@@ -118,8 +115,7 @@ def test_every_row_has_a_test_that_bears_its_name(section: str) -> None:
     tested = {row_of(name, section) for name in names_by_section()[section]}
     elsewhere = {slug(row.removeprefix(section)) for row in ELSEWHERE if row.startswith(f"{section} ")}
     assert elsewhere <= rows()[section]
-    later = {slug(row) for row in LATER}
-    assert rows()[section] - tested - elsewhere - later == set()
+    assert rows()[section] - tested - elsewhere == set()
 
 
 @pytest.mark.parametrize("section", sorted(rows()))
@@ -131,12 +127,6 @@ def test_the_tests_elsewhere_exist() -> None:
     for place in ELSEWHERE.values():
         file, _, name = place.partition("::")
         assert f"def {name}(" in (ROOT / file).read_text(), place
-
-
-def test_what_is_not_there_yet_is_told_and_not_there() -> None:
-    assert {row[0] for row in tables("docs/wire.md")["not yet"]} == set(LATER)
-    tested = {row_of(name, section) for section, names in names_by_section().items() for name in names}
-    assert not tested & {slug(row) for row in LATER}
 
 
 def test_the_bounds_are_the_code_s() -> None:

@@ -49,6 +49,18 @@ async def test_the_capital_of_france_is_paris(vllm_engine: VllmEngine) -> None:
     assert pieces[-1] == End("stop")
 
 
+async def test_its_scheduler_tells_how_busy_it_is(vllm_engine: VllmEngine) -> None:
+    generation = vllm_engine.generate(await vllm_engine.render(Prompt(STORY)), Guide(), greedy(200), "req_busy")
+    pieces = aiter(generation)
+    for _ in range(5):
+        await anext(pieces)
+    busy = vllm_engine.load()
+    await generation.aclose()
+    assert (busy.running, busy.waiting) == (1, 0)
+    assert busy.cache_usage is not None
+    assert 0 < busy.cache_usage < 1
+
+
 async def test_started_comes_once_with_the_cores_timings(vllm_engine: VllmEngine) -> None:
     started = [p for p in await answer(vllm_engine, Prompt(FRANCE), greedy(3)) if isinstance(p, Started)]
     assert len(started) == 1

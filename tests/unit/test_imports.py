@@ -49,6 +49,10 @@ def test_only_one_module_imports_vllm() -> None:
     assert [names(path) for path in SOURCES if "vllm" in imported_packages(path)] == ["node/engine/vllm_engine.py"]
 
 
+def test_only_one_module_imports_opentelemetry() -> None:
+    assert [names(path) for path in SOURCES if "opentelemetry" in imported_packages(path)] == ["shared/otel.py"]
+
+
 def test_forks_know_nothing_of_what_is_done_in_them() -> None:
     for path in below("node/forks/"):
         ours = {module for module in imports_of(path) if module.partition(".")[0] in ("node", "shared")}

@@ -25,6 +25,7 @@ from edge.auth.scopes import INFERENCE_SCOPES
 from edge.auth.sessions import RedisSessions
 from edge.cluster import Cluster
 from edge.identity import LOOKUP_CONNECTIONS, IdentityParts, opened_identity
+from edge.metrics import observing_edge
 from edge.proxy import Proxy
 from edge.registry import Registry
 from edge.routing import Router
@@ -179,6 +180,7 @@ async def running_edge(
     lookups = connect_redis(redis_url, max_connections=LOOKUP_CONNECTIONS)
     cluster = Cluster(nodes, NodeHosts(section.node_hosts), time.monotonic)
     async with (
+        contextlib.AsyncExitStack() as held,
         redis,
         lookups,
         operator,
@@ -187,10 +189,13 @@ async def running_edge(
         NodeClient.opened(section, cluster) as client,
     ):
         proxy = Proxy(identity.authenticator, Router(cluster), client, SIGNING_KEY, section, time.time)
-        operator_app = build_operator_app(EdgeReadiness(redis, identity.invalidations, cluster).check)
+        readiness = EdgeReadiness(redis, identity.invalidations, cluster)
+        app = build_edge_app(proxy, identity)
+        observing = observing_edge(app, identity, proxy, cluster, readiness.durability)
+        collectors = await held.enter_async_context(observing)
         sites = [
-            Site(build_edge_app(proxy, identity), render_openai, "127.0.0.1", port),
-            Site(operator_app, render_problem, "127.0.0.1", operator_port),
+            Site(app, render_openai, "127.0.0.1", port),
+            Site(build_operator_app(readiness.check, collectors), render_problem, "127.0.0.1", operator_port),
         ]
         async with serving(sites, drain_s=0):
             await until(lambda: is_following(identity.invalidations), 5)

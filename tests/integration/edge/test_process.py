@@ -204,3 +204,19 @@ async def test_commands_without_redis_say_so_and_tell_no_password(here: Surround
     here.environ["B3OS_REDIS_URL"] = f"redis://:secret@127.0.0.1:{free_port()}/0"
     code, _, err = await here.run("admin", "keys", "list")
     assert (code, err.count("\n"), "secret" in err) == (1, 1, False)
+
+
+async def test_an_idle_connection_is_kept_as_long_as_the_setting_says(here: Surroundings) -> None:
+    here.environ["B3OS_EDGE_KEEPALIVE_S"] = "0.5"
+    process = await here.start("edge")
+    try:
+        await until(lambda: is_ready(here), 20)
+        reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
+        writer.write(b"HEAD /v1/infer HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        async with asyncio.timeout(40):  # the default is 75
+            assert await reader.read() == b""
+        writer.close()
+    finally:
+        process.kill()
+        await process.communicate()

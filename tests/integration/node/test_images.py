@@ -19,6 +19,7 @@ from node.engine.scripted import ScriptedEngine
 from node.images.decode import MAX_SIDE
 from node.images.intake import MAX_IMAGES, PIXEL_BYTES
 from node.images.verdict import Verdict
+from node.metrics import ImageCollector
 from node.wire.request import MessagesRequest
 from shared.http_server import ContractRunner
 from shared.web import render_problem
@@ -122,7 +123,11 @@ async def test_what_the_guard_decides_is_counted_for_prometheus(node: Node) -> N
     for url in ("https://127.0.0.1/", "https://127.0.0.1/", "http://x.example/"):
         assert (await node.post(messages=user(remote(url)))).status in (400, 403)
     app = build_node_operator_app(
-        node_id="n1", model=MODEL, images=node.images, supervisor=node.supervisor, peers=node.peers
+        node_id="n1",
+        model=MODEL,
+        supervisor=node.supervisor,
+        peers=node.peers,
+        collectors=[ImageCollector(node.images)],
     )
     runner = ContractRunner(app, render_problem)
     await runner.setup()
