@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
-import psutil
 import pytest
 
 from tests.e2e.money.audit import settled_books
 from tests.e2e.money.client import Tenant
 from tests.e2e.money.service import Part, Service, until
+from tests.e2e.money.troubles import core_of
 
 STARTED_WITHIN_S = 300.0
 ENDLESS = [{"role": "user", "content": "Count from 1 to 100"}]
@@ -25,17 +22,12 @@ async def real_edge(service: Service) -> Part:
     return service.more[1]
 
 
-def core_of(node: Part) -> psutil.Process:
-    """The process that computes."""
-    children = psutil.Process(node.process.pid).children(recursive=True)
-    (core,) = (child for child in children if "EngineCore" in " ".join(child.cmdline()))
-    return core
-
-
 async def test_what_a_dead_engine_had_generated_is_billed(service: Service, tenant: Tenant, real_edge: Part) -> None:
     call = await tenant.opened([], edge=real_edge, model="b3os/tiny-vision", messages=ENDLESS, max_tokens=3000)
     await call.read(5)
-    os.kill(core_of(service.more[0]).pid, signal.SIGKILL)
+    core = core_of(service.more[0])
+    assert core is not None
+    core.kill()
     await call.read()
     assert (call.is_whole, call.broke, call.code) == (False, False, "infer_backend_unavailable")
     refused = tenant.call([], edge=real_edge, model="b3os/tiny-vision", messages=ENDLESS)

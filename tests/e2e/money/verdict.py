@@ -18,7 +18,7 @@ CAP_NANO_USD = 1_500_000
 
 @dataclass(slots=True)
 class Account:
-    """One call as its caller saw it: at most `patience` words were waited for."""
+    """One call as its caller saw it: at most `patience` words were waited for, or all that came."""
 
     call: Call
     patience: int | None = None
@@ -80,6 +80,8 @@ class Verdict:
             self.failed += 1
         elif call.broke:
             self.cut += 1
+        elif account.patience is None:
+            self.unaccounted.append(f"ended without a word: {call.request_id}")
         else:
             self.left += 1
 
