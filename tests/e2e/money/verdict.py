@@ -6,7 +6,7 @@ Decides what a caller's account and the books owe each other, whatever died in b
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from tests.e2e.money.audit import Books
@@ -106,10 +106,13 @@ class Verdict:
             self.unaccounted.append(f"delivered more than billed: {told}")
 
     def check_limits(self, limited: Books, capped: Books) -> None:
-        """No minute had more than may be, and no cap was passed."""
-        times = sorted(int(entry["admitted_ms"]) for entry in limited.entries if entry["outcome"] != "reversed")
-        most = max((sum(begin <= at < begin + 60_000 for at in times) for begin in times), default=0)
-        if most > PER_MINUTE:
-            self.unaccounted.append(f"{most} requests in a minute of {PER_MINUTE}")
+        """No minute of a model had more than may be, and no cap was passed."""
+        admitted: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        for entry in limited.entries:
+            admitted[limited.records[entry["request"]].model][entry["request"]] = int(entry["admitted_ms"])
+        for model, times in admitted.items():
+            most = max(sum(begin <= at < begin + 60_000 for at in times.values()) for begin in times.values())
+            if most > PER_MINUTE:
+                self.unaccounted.append(f"{most} requests for {model} in a minute of {PER_MINUTE}")
         if capped.settled["total"] > CAP_NANO_USD:
             self.unaccounted.append(f"{capped.settled['total']} spent of {CAP_NANO_USD}")
