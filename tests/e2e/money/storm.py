@@ -58,6 +58,7 @@ class Storm:
     done: Counter[str] = field(default_factory=Counter)
     self_ended: list[str] = field(default_factory=list)
     _in_trouble: set[str] = field(default_factory=set)
+    _deck: list[str] = field(default_factory=list)
 
     async def rage(self) -> list[Tenant]:
         """Until the time is over and every call has ended; all runs again then."""
@@ -80,7 +81,7 @@ class Storm:
         while time.monotonic() < until_s:
             await asyncio.sleep(self.rng.uniform(0.5, 4))
             self._look()
-            await self._make(self.rng.choice(self.troubles))
+            await self._make(self._draw())
 
     def _look(self) -> None:
         for part in (self.service.store, *self.service.parts()):
@@ -88,11 +89,18 @@ class Storm:
                 self.self_ended.append(part.name)
                 part.start()
 
+    def _draw(self) -> str:
+        """Each as often as the others."""
+        if not self._deck:
+            self._deck = self.rng.sample(self.troubles, len(self.troubles))
+        return self._deck.pop()
+
     async def _make(self, name: str) -> None:
-        """Unless everybody whom it may befall is in trouble already."""
+        """Later, if everybody whom it may befall is in trouble already."""
         trouble = TROUBLES[name]
         free = [part for part in trouble.whom(self.service) if part.name not in self._in_trouble]
         if not free:
+            self._deck.insert(0, name)
             return
         part = self.rng.choice(free)
         self._in_trouble.add(part.name)
