@@ -70,8 +70,8 @@ class Killer:
 
     async def _ready(self) -> list[Part]:
         nodes = self.service.nodes
-        verdicts = await asyncio.gather(*(self.service.is_ready(node) for node in nodes))
-        return [node for node, is_ready in zip(nodes, verdicts, strict=True) if is_ready]
+        told = await asyncio.gather(*(self.service.facts(node) for node in nodes))
+        return [node for node, (status, _) in zip(nodes, told, strict=True) if status == 200]
 
 
 @dataclass(slots=True)
