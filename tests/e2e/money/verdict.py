@@ -31,7 +31,8 @@ class Verdict:
     Attributes:
         refused: by status and code. unaccounted: what is wrong, a sentence each; it must be empty.
         late_tokens: that were delivered by nodes which were killed before they told of them. untold: calls of which
-            they had told nothing at all, though something was delivered.
+            they had told nothing at all, though something was delivered. undelivered: calls that were billed for
+            more than nothing and heard 503: the node died between the two.
     """
 
     sent: int = 0
@@ -46,6 +47,7 @@ class Verdict:
     abandoned: int = 0
     late_tokens: int = 0
     untold: int = 0
+    undelivered: int = 0
     unaccounted: list[str] = field(default_factory=list)
 
     def read(self, accounts: list[Account], books: Books) -> None:
@@ -93,6 +95,7 @@ class Verdict:
                 self.unaccounted.append(f"never billed: {told}")
             return
         output, is_abandoned = bill["output_tokens"], record.outcome == "abandoned"
+        self.undelivered += call.status == 503 and bill["cost_nano_usd"] > 0
         if bill["requests"] != 1:
             self.unaccounted.append(f"not billed once: {told}")
         elif call.status is not None and 400 <= call.status < 500 and bill["cost_nano_usd"]:
