@@ -147,7 +147,7 @@ def render(killer: Killer, found: Findings, verdict: Verdict) -> str:
         *((f"{kind}: {end}", count) for (kind, end), count in sorted(found.ends.items())),
         ("lost that should not be", len(found.lost)),
         ("billed once", verdict.billed_once),
-        ("billed, and refused with 503", verdict.undelivered),
+        ("billed, and lost with its node", verdict.undelivered),
         ("unaccounted", len(verdict.unaccounted)),
         ("held requests taken over", len(found.taken_over_s)),
         ("their answers after the death, median and max s", render_s(found.taken_over_s)),

@@ -206,7 +206,7 @@ def render(storm: Storm, verdict: Verdict, loose: Loose, settled_s: float, not_r
         ("of them amended by the node", verdict.amended),
         ("tokens of killed nodes, told too late", verdict.late_tokens),
         ("calls of killed nodes, never told of", verdict.untold),
-        ("billed, and refused with 503", verdict.undelivered),
+        ("billed, and lost with its node", verdict.undelivered),
         ("unaccounted", len(verdict.unaccounted)),
         ("held", loose.held),
         ("leases", loose.leases),

@@ -32,7 +32,7 @@ class Verdict:
         refused: by status and code. unaccounted: what is wrong, a sentence each; it must be empty.
         late_tokens: that were delivered by nodes which were killed before they told of them. untold: calls of which
             they had told nothing at all, though something was delivered. undelivered: calls that were billed for
-            more than nothing and heard 503: the node died between the two.
+            more than nothing and heard of no node: theirs died before its answer was out.
     """
 
     sent: int = 0
@@ -95,7 +95,7 @@ class Verdict:
                 self.unaccounted.append(f"never billed: {told}")
             return
         output, is_abandoned = bill["output_tokens"], record.outcome == "abandoned"
-        self.undelivered += call.status == 503 and bill["cost_nano_usd"] > 0
+        self.undelivered += (call.status, call.code) == (503, "node_unavailable") and bill["cost_nano_usd"] > 0
         if bill["requests"] != 1:
             self.unaccounted.append(f"not billed once: {told}")
         elif call.status is not None and 400 <= call.status < 500 and bill["cost_nano_usd"]:
