@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import os
 import random
 import sys
 import tempfile
@@ -142,6 +143,7 @@ def _next_answers(asks: Sequence[Ask], kills: Sequence[Kill]) -> list[float]:
 def render(killer: Killer, found: Findings, verdict: Verdict) -> str:
     """The table."""
     rows: list[tuple[str, object]] = [
+        ("load average of the machine", f"{os.getloadavg()[0]:.1f} of {os.cpu_count()}"),
         ("nodes killed", len(killer.kills)),
         ("seconds in which only one served, and was spared", killer.spared),
         *((f"{kind}: {end}", count) for (kind, end), count in sorted(found.ends.items())),
