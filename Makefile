@@ -3,7 +3,7 @@ EXTRA ?= $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
 BIN := .venv/bin
 READY := .venv/ready-$(EXTRA)
 
-.PHONY: help run test check fmt bench bench-edge bench-node clean
+.PHONY: help run test check fmt bench bench-edge bench-node chaos takeover rolling soak clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -33,6 +33,18 @@ bench-node: $(READY) ## what the node costs per token, and how it serves a model
 
 bench-edge: $(READY) ## what the edge costs per request and event, beside the bare node and LiteLLM's proxy
 	$(BIN)/python -m tests.bench.edge
+
+chaos: $(READY) ## kill, freeze, stop and cut off everything at random for 2 minutes, and account for every request
+	$(BIN)/python -m tests.e2e.money.storm $(ARGS)
+
+takeover: $(READY) ## kill a node each second for a minute: what is lost, and how soon another takes over
+	$(BIN)/python -m tests.chaos.takeover $(ARGS)
+
+rolling: $(READY) ## restart each node and edge in turn, under load
+	$(BIN)/python -m tests.chaos.rolling $(ARGS)
+
+soak: $(READY) ## 20 minutes of mixed traffic at half of the capacity: what grows, and what is left
+	$(BIN)/python -m tests.chaos.soak $(ARGS)
 
 clean: ## remove the virtual environment, caches and the development state (.b3os, models included)
 	rm -rf .venv .b3os .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -21,21 +21,23 @@ class Breaker:
         opened: how often it opened, for metrics.
     """
 
-    __slots__ = ("failures", "opened", "shut_until_s")
+    __slots__ = ("_is_tried", "failures", "opened", "shut_until_s")
 
     def __init__(self) -> None:
         self.failures = 0
         self.opened = 0
         self.shut_until_s = 0.0
+        self._is_tried = False
 
     def lets_through(self, now_s: float) -> bool:
         """Whether the node may be asked now."""
         return now_s >= self.shut_until_s
 
     def begin(self, now_s: float) -> None:
-        """It is asked. After failures this is the one that tries."""
-        if self.failures >= FAILURES:
-            self.shut_until_s = max(self.shut_until_s, now_s + PROBE_S)
+        """It is asked. After failures this is the one that tries, unless it is asked for want of any other."""
+        if self.failures >= FAILURES and self.lets_through(now_s):
+            self.shut_until_s = now_s + PROBE_S
+            self._is_tried = True
 
     def avoid(self, now_s: float, for_s: float) -> None:
         """It answers, but takes nothing just now."""
@@ -44,11 +46,16 @@ class Breaker:
     def succeed(self) -> None:
         """It answered."""
         if self.failures:
-            self.failures = 0
-            self.shut_until_s = 0.0
+            self.reset()
 
     def fail(self, now_s: float) -> None:
-        """It was not there, or broke off before it answered."""
+        """It was not there, or broke off before it answered.
+
+        One death fails all requests that it had: what comes in while it is left alone tells nothing new.
+        """
+        if self.failures >= FAILURES and not self.lets_through(now_s) and not self._is_tried:
+            return
+        self._is_tried = False
         self.failures += 1
         if self.failures >= FAILURES:
             self.opened += self.failures == FAILURES
@@ -56,6 +63,7 @@ class Breaker:
             self.shut_until_s = now_s + open_s
 
     def reset(self) -> None:
-        """Another process has taken the node's place."""
+        """It is there, or another process has taken its place."""
         self.failures = 0
         self.shut_until_s = 0.0
+        self._is_tried = False

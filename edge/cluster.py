@@ -221,12 +221,19 @@ class Cluster:
 
         Nodes that are ready and didn't fail just now; where there is none of them, those that will tell why not.
         """
-        found = self._ready if model is None else self._answering.get(model, self._ready)
+        found = self._able(model)
         if not self._avoided:
             return found
         now_s = self._clock()
         self._avoided = {node for node in self._avoided if not node.breaker.lets_through(now_s)}
         return [node for node in found if node not in self._avoided] or found
+
+    def last_resorts(self, model: str | None) -> Sequence[Node]:
+        """Who is left alone now, and could take over all the same: it may be back already."""
+        return [node for node in self._able(model) if node in self._avoided] if self._avoided else ()
+
+    def _able(self, model: str | None) -> Sequence[Node]:
+        return self._ready if model is None else self._answering.get(model, self._ready)
 
     def one_of_each_model(self, besides: Iterable[Node]) -> list[Node]:
         """The least busy node of each model that none of these serves."""

@@ -83,6 +83,9 @@ class Router:
         cluster = self._cluster
         model = next((name for name in affinity.models if name in cluster.models), None)
         nodes = order_nodes(cluster.candidates(model), affinity.key)
+        if len(nodes) < MOST_TRIED:
+            spare = [node for node in cluster.last_resorts(model) if node not in nodes]
+            nodes = (*nodes, *spare[: MOST_TRIED - len(nodes)])
         if model is not None and affinity.models[0] == model and len(affinity.models) == 1:
             return Route(nodes)
         return Route(nodes, tuple(cluster.one_of_each_model(nodes)[: MOST_AUDIENCE - len(nodes)]))

@@ -77,7 +77,7 @@ class MessagesHandler:
             answer = Answer(self, context, message, generation, inspector, reservation.notes)
             if message.stream:
                 return await answer.stream(request, started, pieces)
-            return await answer.whole(started, pieces)
+            return await answer.whole(request, started, pieces)
 
 
 class Answer:
@@ -121,13 +121,20 @@ class Answer:
                 await stream.send([self._error_event(internal_error(self._context.request_id))])
         return stream.response
 
-    async def whole(self, started: Piece, pieces: AsyncIterator[Piece]) -> web.Response:
-        """The same events, accumulated."""
+    async def whole(self, request: web.Request, started: Piece, pieces: AsyncIterator[Piece]) -> web.Response:
+        """The same events, accumulated.
+
+        It is sent before it is settled, as streams are: a node that dies in between must not have billed what nobody
+        got, and what another node may be asked for then.
+        """
         self._note_first_token(started)
         with self._context.phases.measure("model"):
             events = [event async for batch in self._events(started, pieces) for event in batch]
         self._notes.status = 200
-        return json_response(accumulate(events))
+        response = json_response(accumulate(events))
+        await response.prepare(request)
+        await response.write_eof()
+        return response
 
     async def _events(self, started: Piece, pieces: AsyncIterator[Piece]) -> AsyncIterator[list[Event]]:
         """Feed the machine until it ended; a generation that a stop sequence ended goes on no further."""

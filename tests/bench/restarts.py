@@ -21,6 +21,7 @@ import psutil
 
 from tests.e2e.money.client import Call, Tenant
 from tests.e2e.money.service import Part, Service, running_service, until
+from tests.e2e.money.troubles import core_of
 
 MODEL = "b3os/tiny-vision"
 ENDLESS = [{"role": "user", "content": "Count from 1 to 100"}]
@@ -60,13 +61,6 @@ class Round:
     weight: Weight
 
 
-def core_of(node: Part) -> psutil.Process:
-    """The process that computes."""
-    children = psutil.Process(node.process.pid).children(recursive=True)
-    (core,) = (child for child in children if "EngineCore" in _command(child))
-    return core
-
-
 def weigh(node: Part) -> Weight:
     """The node now."""
     process = psutil.Process(node.process.pid)
@@ -89,7 +83,9 @@ async def kill_and_come_back(service: Service, tenant: Tenant, number: signal.Si
     node, edge = service.more
     call = await tenant.opened([], edge=edge, model=MODEL, messages=ENDLESS, max_tokens=3000)
     await call.read(5)
-    os.kill(core_of(node).pid, number)
+    core = core_of(node)
+    assert core is not None
+    os.kill(core.pid, number)
     begun_s = time.monotonic()
     await call.read()
     assert call.code == "infer_backend_unavailable", call.code
@@ -120,13 +116,6 @@ async def _refusals(tenant: Tenant, edge: Part) -> AsyncIterator[Call]:
         yield call
         await asyncio.sleep(ASK_EVERY_S)
     raise AssertionError("the engine did not come back")
-
-
-def _command(process: psutil.Process) -> str:
-    try:
-        return " ".join(process.cmdline())
-    except psutil.Error:
-        return ""
 
 
 def _rss(process: psutil.Process) -> int:

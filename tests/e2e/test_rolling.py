@@ -20,7 +20,9 @@ DRAIN_S = 30.0
 @pytest.fixture(scope="module")
 async def service(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Service]:
     """Two nodes behind one edge, with time to drain."""
-    async with running_service(tmp_path_factory.mktemp("rolling"), nodes=2, edges=1, drain_s=DRAIN_S) as service:
+    async with running_service(
+        tmp_path_factory.mktemp("rolling"), nodes=2, edges=1, drain_s=DRAIN_S, served={}
+    ) as service:
         yield service
 
 

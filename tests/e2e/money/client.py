@@ -117,7 +117,9 @@ class Call:
         status: of the answer; None where there was none. request_id: empty there.
         code: of a refusal, or of the event that ended a stream.
         words: that came. usage: as the end of the answer tells it.
-        is_whole: whether the answer reached its end. broke: whether its connection did.
+        node: that answered, as the end of the answer tells it.
+        is_whole: whether the answer reached its end. broke: whether its connection did. is_refused: whether there
+            was none, since nobody listened.
     """
 
     def __init__(self, tenant: Tenant, edge: Part, body: Mapping[str, Any]) -> None:
@@ -129,7 +131,8 @@ class Call:
         self.text = ""
         self.usage: dict[str, int] = {}
         self.stop_reason: str | None = None
-        self.is_whole = self.broke = False
+        self.node: str | None = None
+        self.is_whole = self.broke = self.is_refused = False
         self.headers: Mapping[str, str] = {}
 
     @property
@@ -147,8 +150,8 @@ class Call:
             self._response = await self.tenant.service.http.post(
                 self.edge.url + MESSAGES, json=self.body, headers=headers, timeout=aiohttp.ClientTimeout(None)
             )
-        except (aiohttp.ClientError, OSError):
-            self.broke = True
+        except (aiohttp.ClientError, OSError) as error:
+            self.broke, self.is_refused = True, isinstance(error, aiohttp.ClientConnectorError)
             return
         self.status, self.headers = self._response.status, self._response.headers
         self.request_id = self.headers["request-id"]
@@ -179,6 +182,7 @@ class Call:
         if self.status == 200:
             self.text = "".join(block.get("text", "") for block in body["content"])
             self.usage, self.stop_reason, self.is_whole = body["usage"], body["stop_reason"], True
+            self.node = body["b3os"]["node"]
         else:
             self.code = body["b3os"]["code"] if "b3os" in body else body["error"]["code"]
 
@@ -188,6 +192,7 @@ class Call:
                 self.text += event["delta"].get("text", "")
             case "message_delta":
                 self.usage, self.stop_reason = event["usage"], event["delta"]["stop_reason"]
+                self.node = event["b3os"]["node"]
             case "message_stop":
                 self.is_whole = True
             case "error":

@@ -13,9 +13,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import aiohttp
@@ -23,6 +24,7 @@ from redis.asyncio import Redis
 
 from edge.signing import create_key_files
 from shared.redis import connect_redis
+from tests.e2e.money.wires import Wires
 from tests.e2e.stack import ROOT, free_ports
 from tests.redis_server import assert_nothing_was_denied, prepare, url_of, wait_until_up
 
@@ -42,13 +44,14 @@ class Part:
     log: Path
     url: str = ""
     operator_url: str = ""
+    wires: Wires | None = None
     _process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """In a process group of its own, so that nothing of it is left behind."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self.command,
+                self.command if self.wires is None else self.wires.enter(self.command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -199,14 +202,21 @@ class Plan:
         self.private, self.public = home / "keys" / "private.pem", home / "keys" / "public.json"
         create_key_files(self.private, self.public)
 
-    def store(self) -> Part:
-        """Redis, as `b3os dev` configures it."""
+    def store(self, wires: Sequence[Wires] = ()) -> Part:
+        """Redis, as `b3os dev` configures it; it listens at the ends of wires, too."""
         command = prepare(self.home / "redis", self.redis_port)
+        if wires:
+            command += ["--bind", "127.0.0.1", *(each.redis_host for each in wires)]
         return Part("redis", command, os.environ, self.home / "logs" / "redis.log")
 
-    def node(self, name: str, port: int, **settings: str) -> Part:
+    def node(self, name: str, port: int, wires: Wires | None = None, **settings: str) -> Part:
         """`settings` win."""
+        host = "127.0.0.1" if wires is None else wires.address
+        redis_host = "127.0.0.1" if wires is None else wires.redis_host
         usual = {
+            "B3OS_NODE_HOST": host,
+            "B3OS_NODE_OPERATOR_HOST": host,
+            "B3OS_REDIS_URL": url_of("node", self.redis_port).replace("127.0.0.1", redis_host),
             "B3OS_NODE_ID": name,
             "B3OS_NODE_EDGE_KEYS_FILE": str(self.public),
             "B3OS_NODE_ENGINE": "scripted",
@@ -215,19 +225,28 @@ class Plan:
             "B3OS_MODEL_OUTPUT_NANO_USD_PER_TOKEN": str(OUTPUT_NANO_USD),
             "B3OS_EGRESS_NAMESERVERS": '["127.0.0.1:1"]',
         }
-        return self._part("node", name, port, usual | settings)
+        part = self._part("node", name, port, usual | settings, host)
+        part.wires = wires
+        return part
 
-    def edge(self, name: str, port: int, nodes: Mapping[str, str]) -> Part:
-        """In front of these nodes."""
-        settings = {
+    def edge(self, name: str, port: int, nodes: Mapping[str, str], **settings: str) -> Part:
+        """In front of these nodes. How an edge comes to know nodes is decided here alone."""
+        usual = {
             "B3OS_EDGE_SIGNING_KEY_FILE": str(self.private),
             "B3OS_EDGE_NODES": json.dumps(nodes),
             "B3OS_EDGE_DRAIN_S": self._drain_s,
             "B3OS_EDGE_CHUNK_S": "600",  # a frozen node is silent for as long as a sweeper takes
         }
-        return self._part("edge", name, port, settings)
+        return self._part("edge", name, port, usual | settings)
 
-    def _part(self, side: Literal["edge", "node"], name: str, port: int, settings: Mapping[str, str]) -> Part:
+    def _part(
+        self,
+        side: Literal["edge", "node"],
+        name: str,
+        port: int,
+        settings: Mapping[str, str],
+        host: str = "127.0.0.1",
+    ) -> Part:
         prefix = f"B3OS_{side.upper()}"
         kept = {word: value for word, value in os.environ.items() if not word.startswith("B3OS_")}
         own = {
@@ -236,7 +255,7 @@ class Plan:
             f"{prefix}_PORT": str(port),
             f"{prefix}_OPERATOR_PORT": str(port + 1),
         }
-        urls = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{port + 1}"
+        urls = f"http://{host}:{port}", f"http://{host}:{port + 1}"
         log = self.home / "logs" / f"{name}.log"
         return Part(name, [sys.executable, "-m", side], {**kept, **own, **settings}, log, *urls)
 
@@ -254,30 +273,40 @@ async def running_service(
     real: bool = False,
     drain_s: float = 1,
     served: Mapping[str, str] | None = None,
+    wires: Sequence[Wires] = (),
+    node_settings: Mapping[str, str] = MappingProxyType({}),
+    edge_settings: Mapping[str, str] = MappingProxyType({}),
 ) -> AsyncIterator[Service]:
     """A service that is ready; `real` starts one more node with a real engine, with an edge of its own, and doesn't
-    wait for them. With `served`, which says the model of each node, edges know nodes from the registry alone."""
+    wait for them. With `served`, which may say the model of each node, edges know nodes from the registry alone. With
+    `wires`, one for each scripted node, nodes can be cut off.
+    """
     plan = Plan(home, nodes + real, edges + real, drain_s)
-    names = {f"n{number + 1}": port for number, port in enumerate(plan.node_ports)}
-    urls = {name: f"http://127.0.0.1:{port}" for name, port in names.items()}
-    scripted = dict(list(urls.items())[:nodes])
-    known = scripted if served is None else {}
+    of_nodes: Sequence[Wires | None] = wires or [None] * nodes
+    names = [f"n{number + 1}" for number in range(nodes)]
+    scripted = [
+        plan.node(name, port, wired, **_named((served or {}).get(name)), **node_settings)
+        for name, port, wired in zip(names, plan.node_ports[:nodes], of_nodes, strict=True)
+    ]
+    urls = {node.name: node.url for node in scripted} if served is None else {}
     more = []
     if real:
-        name = f"n{nodes + 1}"
         engine = {
             "B3OS_NODE_ENGINE": "vllm",
             "B3OS_NODE_ENGINE_SILENCE_S": "20",
             "B3OS_MODEL": str(ROOT / "tests" / "models" / "tiny-vision"),
         }
-        node = plan.node(name, names[name], **engine)
-        more = [node, plan.edge("real", plan.edge_ports[-1], {name: node.url})]
+        node = plan.node(f"n{nodes + 1}", plan.node_ports[-1], None, **node_settings, **engine)
+        more = [node, plan.edge("real", plan.edge_ports[-1], {node.name: node.url}, **edge_settings)]
     service = Service(
         home=home,
-        store=plan.store(),
+        store=plan.store(wires),
         redis_port=plan.redis_port,
-        nodes=[plan.node(name, names[name], **_named((served or {}).get(name))) for name in scripted],
-        edges=[plan.edge(f"e{number + 1}", port, known) for number, port in enumerate(plan.edge_ports[:edges])],
+        nodes=scripted,
+        edges=[
+            plan.edge(f"e{number + 1}", port, urls, **edge_settings)
+            for number, port in enumerate(plan.edge_ports[:edges])
+        ],
         more=more,
         redis=connect_redis(url_of("operator", plan.redis_port)),
         edge_redis=connect_redis(url_of("edge", plan.redis_port)),

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import signal
-
-from tests.bench.restarts import ENDLESS, core_of
+from tests.bench.restarts import ENDLESS
 from tests.e2e.money.audit import settled_books
 from tests.e2e.money.client import Tenant
 from tests.e2e.money.service import Part, Service
+from tests.e2e.money.troubles import core_of
 
 
 async def test_what_a_dead_engine_had_generated_is_billed(service: Service, tenant: Tenant, real_edge: Part) -> None:
     call = await tenant.opened([], edge=real_edge, model="b3os/tiny-vision", messages=ENDLESS, max_tokens=3000)
     await call.read(5)
-    os.kill(core_of(service.more[0]).pid, signal.SIGKILL)
+    core = core_of(service.more[0])
+    assert core is not None
+    assert core is not None
+    core.kill()
     await call.read()
     assert (call.is_whole, call.broke, call.code) == (False, False, "infer_backend_unavailable")
     refused = tenant.call([], edge=real_edge, model="b3os/tiny-vision", messages=ENDLESS)

@@ -6,7 +6,7 @@ Decides what a caller's account and the books owe each other, whatever died in b
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from tests.e2e.money.audit import Books
@@ -18,7 +18,7 @@ CAP_NANO_USD = 1_500_000
 
 @dataclass(slots=True)
 class Account:
-    """One call as its caller saw it: at most `patience` words were waited for."""
+    """One call as its caller saw it: at most `patience` words were waited for, or all that came."""
 
     call: Call
     patience: int | None = None
@@ -31,7 +31,8 @@ class Verdict:
     Attributes:
         refused: by status and code. unaccounted: what is wrong, a sentence each; it must be empty.
         late_tokens: that were delivered by nodes which were killed before they told of them. untold: calls of which
-            they had told nothing at all, though something was delivered.
+            they had told nothing at all, though something was delivered. undelivered: calls that were billed for
+            more than nothing and heard of no node: theirs died before its answer was out.
     """
 
     sent: int = 0
@@ -46,6 +47,7 @@ class Verdict:
     abandoned: int = 0
     late_tokens: int = 0
     untold: int = 0
+    undelivered: int = 0
     unaccounted: list[str] = field(default_factory=list)
 
     def read(self, accounts: list[Account], books: Books) -> None:
@@ -80,6 +82,8 @@ class Verdict:
             self.failed += 1
         elif call.broke:
             self.cut += 1
+        elif account.patience is None:
+            self.unaccounted.append(f"ended without a word: {call.request_id}")
         else:
             self.left += 1
 
@@ -92,6 +96,7 @@ class Verdict:
                 self.unaccounted.append(f"never billed: {told}")
             return
         output, is_abandoned = bill["output_tokens"], record.outcome == "abandoned"
+        self.undelivered += (call.status, call.code) == (503, "node_unavailable") and bill["cost_nano_usd"] > 0
         if bill["requests"] != (1 if bill["cost_nano_usd"] else 0):
             self.unaccounted.append(f"not billed once: {told}")
         elif call.status is not None and 400 <= call.status < 500 and bill["cost_nano_usd"]:
@@ -105,10 +110,13 @@ class Verdict:
             self.unaccounted.append(f"delivered more than billed: {told}")
 
     def check_limits(self, limited: Books, capped: Books) -> None:
-        """No minute had more than may be, and no cap was passed."""
-        times = sorted(int(entry["admitted_ms"]) for entry in limited.entries if entry["outcome"] != "reversed")
-        most = max((sum(begin <= at < begin + 60_000 for at in times) for begin in times), default=0)
-        if most > PER_MINUTE:
-            self.unaccounted.append(f"{most} requests in a minute of {PER_MINUTE}")
+        """No minute of a model had more than may be, and no cap was passed."""
+        admitted: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        for entry in limited.entries:
+            admitted[limited.records[entry["request"]].model][entry["request"]] = int(entry["admitted_ms"])
+        for model, times in admitted.items():
+            most = max(sum(begin <= at < begin + 60_000 for at in times.values()) for begin in times.values())
+            if most > PER_MINUTE:
+                self.unaccounted.append(f"{most} requests for {model} in a minute of {PER_MINUTE}")
         if capped.settled["total"] > CAP_NANO_USD:
             self.unaccounted.append(f"{capped.settled['total']} spent of {CAP_NANO_USD}")

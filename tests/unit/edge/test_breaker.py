@@ -34,12 +34,32 @@ def test_one_request_tries_while_the_others_wait() -> None:
     assert breaker.lets_through(FIRST_OPEN_S)
 
 
-def test_it_waits_longer_from_failure_to_failure_up_to_a_bound() -> None:
-    waits = [failed(times, 100).shut_until_s - 100 for times in range(FAILURES, FAILURES + 12)]
-    assert waits[:3] == [FIRST_OPEN_S, 2 * FIRST_OPEN_S, 4 * FIRST_OPEN_S]
+def tried_in_vain(breaker: Breaker) -> float:
+    """How long it is left alone after that."""
+    now_s = breaker.shut_until_s
+    breaker.begin(now_s)
+    breaker.fail(now_s)
+    return breaker.shut_until_s - now_s
+
+
+def test_it_waits_longer_from_try_to_try_up_to_a_bound() -> None:
+    breaker = failed(FAILURES)
+    assert breaker.shut_until_s == FIRST_OPEN_S
+    waits = [tried_in_vain(breaker) for _ in range(12)]
+    assert waits[:2] == [2 * FIRST_OPEN_S, 4 * FIRST_OPEN_S]
     assert waits == sorted(waits)
     assert waits[-1] == LONGEST_OPEN_S
-    assert failed(10_000).shut_until_s == LONGEST_OPEN_S
+    for _ in range(10_000):
+        tried_in_vain(breaker)
+    assert tried_in_vain(breaker) == LONGEST_OPEN_S
+
+
+def test_one_death_that_fails_many_requests_counts_as_one() -> None:
+    breaker = failed(1000)
+    assert (breaker.failures, breaker.shut_until_s) == (FAILURES, FIRST_OPEN_S)
+    breaker.begin(FIRST_OPEN_S / 2)  # asked for want of any other, which is no try
+    breaker.fail(FIRST_OPEN_S / 2)
+    assert breaker.shut_until_s == FIRST_OPEN_S
 
 
 def test_a_node_that_takes_nothing_for_a_moment_has_not_failed() -> None:

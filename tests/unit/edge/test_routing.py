@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from edge.breaker import FAILURES
 from edge.cluster import Cluster, Node
 from edge.routing import MOST_TRIED, Router, order_nodes
 from shared.errors import NODE_UNAVAILABLE, ApiError
@@ -168,3 +169,14 @@ def test_a_crowd_in_one_conversation_takes_more_than_one_node() -> None:
     for _ in range(100):
         order_nodes(nodes, 7)[0].add(1)
     assert max(node.load for node in nodes) <= 1.3 * 25 + 2
+
+
+def test_who_is_left_alone_comes_last_and_not_never() -> None:
+    cluster = alike(3)
+    failed = [node for node in cluster.list_nodes() if node.id != "n0"]
+    for node in failed:
+        for _ in range(FAILURES):
+            cluster.note_failure(node)
+    route = Router(cluster).pick_route("acme", body())
+    assert route.nodes[0].id == "n0"
+    assert {node.id for node in route.nodes[1:]} == {"n1", "n2"}
