@@ -52,7 +52,7 @@ GROUPS = {
     "/v1/auth/device/decision": "device",
 }
 _AUTH = ("accepted", *(each.code for each in (UNAUTHORIZED, FORBIDDEN, RATE_LIMITED, NODE_UNAVAILABLE)))
-_ENDS = {"node": "node", "client": "client", "stalled client": "stalled_client"}
+_ENDS = {"node": "node", "client": "client", "stalled client": "stalled_client", "edge": "edge"}
 
 
 class Answers(Collector):

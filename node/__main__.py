@@ -7,6 +7,7 @@ import ctypes
 import functools
 import gc
 import os
+import ssl
 import sys
 import time
 from pathlib import Path
@@ -35,7 +36,7 @@ from shared.node_hosts import NodeHosts
 from shared.redis import connect_redis
 from shared.serve import CannotListen, Site, serving, wait_for_stop
 from shared.settings import SettingsError, config_tables, load_settings
-from shared.tls import BadCertificate, ServerCertificate
+from shared.tls import BadCertificate, ClientCertificate, ServerCertificate
 from shared.tracing import open_tracing
 from shared.web import render_anthropic, render_problem
 
@@ -82,9 +83,9 @@ async def run(settings: NodeSettings, home: Path) -> None:
     counts = LimitCounts()
     async with (
         open_intake(settings.egress) as images,
-        open_limits(settings.redis.url, spool, section.id, counts) as (desk, refusals),
         open_tracing(settings.tracing, "b3os-node", trusts_callers=True) as tracing,
-        Forwarder.opened() as forwarder,
+        open_limits(settings.redis.url, spool, section.id, counts) as (desk, refusals),
+        Forwarder.opened(_towards_peers(section), tracing.client_traces()) as forwarder,
         connect_redis(settings.redis.url, max_connections=1) as registry,
     ):
         images.warm_up()
@@ -136,6 +137,13 @@ def _give_back_memory() -> None:
     """What was freed, an engine before this one for instance; glibc's allocator keeps it otherwise."""
     with contextlib.suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def _towards_peers(section: NodeSection) -> ssl.SSLContext | None:
+    """None where nothing is set: then aiohttp's own context is as good, and there already."""
+    if section.peer_ca_file is None and section.tls_cert_file is None:
+        return None
+    return ClientCertificate(section.peer_ca_file, section.tls_cert_file, section.tls_key_file).context
 
 
 def _certificates_of(section: NodeSection) -> list[ServerCertificate]:

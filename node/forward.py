@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 import io
 import logging
-from collections.abc import AsyncIterator
+import ssl
+from collections.abc import AsyncIterator, Sequence
 
 import aiohttp
 from aiohttp import web
@@ -63,10 +64,17 @@ class Forwarder:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def opened(cls) -> AsyncIterator[Forwarder]:
-        """For as long as the body runs. It adds nothing to what is sent, and unpacks nothing."""
+    async def opened(
+        cls, tls: ssl.SSLContext | None = None, traces: Sequence[aiohttp.TraceConfig] = ()
+    ) -> AsyncIterator[Forwarder]:
+        """For as long as the body runs. It adds nothing to what is sent, and unpacks nothing.
+
+        Args:
+            tls: for nodes with `https` URLs.
+        """
         async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, force_close=True),
+            connector=aiohttp.TCPConnector(limit=0, force_close=True, ssl=True if tls is None else tls),
+            trace_configs=[*traces],
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             trust_env=False,

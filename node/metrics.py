@@ -73,9 +73,10 @@ class EngineCollector(Collector):
         yield GaugeMetricFamily("b3os_engine_requests", "Requests that the engine holds.", value=held)
         yield GaugeMetricFamily("b3os_engine_running", "Requests that get tokens.", value=load.running)
         yield GaugeMetricFamily("b3os_engine_waiting", "Requests in the engine's queue.", value=load.waiting)
+        usage = GaugeMetricFamily("b3os_engine_kv_cache_usage", "Part of the cache that is taken.")
         if load.cache_usage is not None:
-            taken = "Part of the cache that is taken."
-            yield GaugeMetricFamily("b3os_engine_kv_cache_usage", taken, value=load.cache_usage)
+            usage.add_metric([], load.cache_usage)
+        yield usage
         starts = "Starts of the engine after the first."
         yield CounterMetricFamily("b3os_engine_restarts", starts, value=self._supervisor.restarts)
 

@@ -29,7 +29,8 @@ class NodeSection(Section):
             from Redis, since who can write Redis must not become an issuer.
         operator_port: `/healthz` and `/readyz`, on `operator_host` only.
         tls_cert_file, tls_key_file: chain and key in PEM, for TLS on the port for edges; read again at SIGHUP.
-        client_ca_file: with it only clients with a certificate of this authority are let in, which are the edges.
+        client_ca_file: with it only clients with a certificate of this authority are let in: edges, and other nodes.
+        peer_ca_file: the authority of other nodes with `https` URLs, which are shown this node's own certificate.
         engine_start_s: longest start of the engine. engine_silence_s: how long it may go without a step while it has
             requests, before it counts as hung and is started again; a step computes thousands of a prompt's tokens.
         drain_s: how long running answers may go on after SIGTERM.
@@ -46,6 +47,7 @@ class NodeSection(Section):
     tls_cert_file: Path | None = None
     tls_key_file: Path | None = None
     client_ca_file: Path | None = None
+    peer_ca_file: Path | None = None
     engine: Literal["vllm", "scripted"] = "vllm"
     engine_start_s: float = Field(1800, gt=0)
     engine_silence_s: float = Field(120, gt=0)

@@ -31,11 +31,22 @@ MESSAGES = (
     "the engine died",
     "the engine did not start",
     "the engine did not shut down",
+    "the engine's start can't be ended; restart the node",
     "node token refused",
     "subscription lost",
     "lookup failed",
     "store does not answer",
     "node failed",
+    "node left",
+    "node takes nothing now",
+    "a node's address is not allowed",
+    "a heartbeat is unreadable",
+    "registry is away",
+    "registry is back",
+    "the registry does not hear",
+    "the registry hears again",
+    "peer failed",
+    "peer broke off",
     "node broke off",
     "node broke off within a stream",
     "a node rejected the edge's token: are its public keys, its id and its clock right?",
@@ -48,7 +59,7 @@ class WatchedLines(logging.Handler, Collector):
     """A handler of the logger `b3os` that writes nothing."""
 
     def __init__(self) -> None:
-        super().__init__(logging.WARNING)
+        super().__init__(logging.INFO)
         self._lines = Counter("b3os_log_lines", "Log lines that operators watch.", ["message"], registry=None)
         for message in MESSAGES:  # a series that begins with its first event shows no rise
             self._lines.labels(message)

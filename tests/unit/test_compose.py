@@ -92,7 +92,8 @@ def test_the_edge_finds_either_node_under_one_name() -> None:
     nodes = json.loads(SERVICES["edge"]["environment"]["B3OS_EDGE_NODES"])
     for service in ("node", "node-cpu"):
         [alias] = SERVICES[service]["networks"]["inside"]["aliases"]
-        assert nodes == {SERVICES[service]["environment"]["B3OS_NODE_ID"]: f"http://{alias}:{port_of('node')}"}
+        told = SERVICES[service]["environment"]
+        assert nodes == {told["B3OS_NODE_ID"]: told["B3OS_NODE_URL"]} == {"n1": f"http://{alias}:{port_of('node')}"}
 
 
 @pytest.mark.parametrize("service", OURS)

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 from aiohttp import web
 from cryptography.hazmat.primitives.serialization import (
@@ -21,6 +22,7 @@ from edge.cluster import Carried, Cluster
 from edge.routing import Route
 from edge.settings import EdgeSection
 from edge.upstream import NodeClient, Outgoing
+from node.forward import Forwarder
 from shared.errors import ApiError
 from shared.node_hosts import PRIVATE, NodeHosts
 from shared.serve import Site, serving
@@ -88,6 +90,17 @@ async def test_an_edge_sends_nothing_to_a_node_that_it_does_not_trust(
     tls = ClientCertificate(Authority(tmp_path, "another").file).context if trusted == "another" else None
     with pytest.raises(ApiError, match="node_unavailable"):
         await nodes.ask(tls)
+
+
+async def test_a_node_shows_its_own_certificate_where_it_passes_a_request_on(nodes: Nodes) -> None:
+    url = f"https://127.0.0.1:{nodes.port}/hello"
+    for tls, is_let_in in ((shown(nodes, nodes.edges), True), (ClientCertificate(nodes.authority.file), False)):
+        async with Forwarder.opened(tls.context) as forwarder:
+            try:
+                async with forwarder._session.get(url) as answer:
+                    assert (answer.status, is_let_in) == (200, True)
+            except (aiohttp.ClientError, OSError):
+                assert not is_let_in
 
 
 async def test_a_certificate_for_another_name_is_not_trusted(nodes: Nodes) -> None:
