@@ -6,6 +6,7 @@ Decides these numbers. Must not know tasks or engines; its clock is passed in, i
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import dataclass
 
 FIRST_PAUSE_S = 1.0
@@ -69,6 +70,12 @@ class History:
         pause_s = min(FIRST_PAUSE_S * 2.0 ** min(self._pauses - 1, 16), LONGEST_PAUSE_S)
         self.pause_s = GIVEN_UP_S if self.has_given_up else pause_s
         self._begun_s = now_s + self.pause_s
+
+    def forecast_s(self, now_s: float) -> int:
+        """`retry_after_s`, if it died now."""
+        trial = copy(self)
+        trial.note_end(now_s, has_answered=True)
+        return trial.retry_after_s(now_s)
 
     def retry_after_s(self, now_s: float) -> int:
         """When to come back: the time that the last start took, less what has passed of this one."""

@@ -6,7 +6,7 @@ Decides the vocabulary between generation and translation. Must not know vLLM, H
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -208,7 +208,14 @@ class Generation(Protocol):
 
 
 class Engine(Protocol):
-    """A loaded model."""
+    """A loaded model.
+
+    Attributes:
+        back_in_s: when another is expected, if this one is gone; for those whose answers fail with it. Who makes
+            engines sets it.
+    """
+
+    back_in_s: Callable[[], int]
 
     @property
     def context_tokens(self) -> int:

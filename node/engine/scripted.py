@@ -21,7 +21,7 @@ import contextlib
 import json
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,7 @@ class ScriptedEngine:
         self._held = self._running = self._steps = self._answers = 0
         self._room = asyncio.Semaphore(places)
         self._hangs = False
+        self.back_in_s: Callable[[], int] = lambda: 5
         self._sleepers: set[asyncio.Future[None]] = set()
         self._dead: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -155,7 +156,7 @@ class ScriptedEngine:
     def require_life(self) -> None:
         """Refuse to go on when the engine is dead."""
         if self._dead.done():
-            raise _gone()
+            raise _gone(self.back_in_s())
 
     async def wait_until_dead(self) -> str:
         """A script dies where it says so."""
@@ -250,8 +251,9 @@ async def start_scripted_engine(model: ServedModel) -> ScriptedEngine:
     return ScriptedEngine(**({"places": model.engine["max_num_seqs"]} if "max_num_seqs" in model.engine else {}))
 
 
-def _gone() -> ApiError:
-    return ApiError(BACKEND_UNAVAILABLE, "The model runtime is restarting; retry in 5 seconds", retry_after_s=5)
+def _gone(seconds: int) -> ApiError:
+    message = f"The model runtime is restarting; retry in {seconds} seconds"
+    return ApiError(BACKEND_UNAVAILABLE, message, retry_after_s=seconds)
 
 
 def _text_of(message: Mapping[str, Any]) -> str:
@@ -323,6 +325,6 @@ def _pieces_of(step: Step) -> list[Piece]:
         case ["now"]:
             return [Text(f"{time.monotonic_ns()} ")]
         case ["fail"]:
-            raise _gone()
+            raise _gone(5)
         case _:
             raise RuntimeError(f"not a step of a script: {step!r}")

@@ -83,6 +83,11 @@ class Supervisor:
         message = f"The model runtime {word}; retry in {seconds} second{'' if seconds == 1 else 's'}"
         return ApiError(BACKEND_UNAVAILABLE, message, retry_after_s=seconds, headers={NOT_STARTED: "1"})
 
+    def _back_in_s(self) -> int:
+        """Whose answer fails with its engine may hear of its end before this does."""
+        told = self._history.forecast_s if self.state == "ready" else self._history.retry_after_s
+        return told(self._clock_s())
+
     def load(self) -> EngineLoad:
         """What the engine does; nothing while there is none."""
         return EngineLoad() if self._engine is None else self._engine.load()
@@ -165,6 +170,7 @@ class Supervisor:
 
     async def _live(self, engine: Engine) -> None:
         self._history.note_ready(self._clock_s())
+        engine.back_in_s = self._back_in_s
         self.reason = None
         self._become("ready")
         self.reason = await self._watch(engine)

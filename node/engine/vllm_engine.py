@@ -12,7 +12,6 @@ import hashlib
 import multiprocessing
 import secrets
 import sys
-import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +23,6 @@ from node.catalog.ready import check_ready
 from node.catalog.served import ServedModel
 from node.engine.dialect import Splitter
 from node.engine.grammar_guard import GrammarGuard
-from node.engine.history import LONGEST_WAIT_S
 from node.engine.markers import read_markers
 from node.engine.port import ANY_SIDE_PX, EngineLoad, Guide, Piece, Prompt, Sampling, Started, Usage
 from node.engine.remains import remove_remains, shared_memory_of
@@ -42,6 +40,7 @@ COUNTED_WINDOWS = 4
 vLLM refuses more characters than so many tokens could hold before it tokenizes, so this bounds the work as well.
 """
 _DEATH_POLL_S = 0.25
+_RETRY_AFTER_S = 5
 _CORE = "EngineCore"
 _REMEMBERING = ("vllm.transformers_utils.", "vllm.tokenizers.", "vllm.renderers.", "vllm.multimodal.", "vllm.utils.")
 """Modules of vLLM's that keep tokenizers and processors of engines that are gone."""
@@ -57,7 +56,6 @@ async def start_vllm_engine(model: ServedModel) -> VllmEngine:
     Raises:
         ModelNotReady: nothing is there to be loaded.
     """
-    begun_s = time.monotonic()
     # On its own: what fails in an import is kept somewhere with the frames that led to it, and the engine with them.
     await asyncio.to_thread(_import_vllm, model)
     building = asyncio.create_task(asyncio.to_thread(_build, model))
@@ -66,7 +64,6 @@ async def start_vllm_engine(model: ServedModel) -> VllmEngine:
     except asyncio.CancelledError:
         await _abandon(building)
         raise
-    engine.start_took_s = time.monotonic() - begun_s
     engine.warm_up()
     return engine
 
@@ -169,16 +166,12 @@ class RenderedPrompt:
 
 
 class VllmEngine:
-    """A loaded model.
-
-    Attributes:
-        start_took_s: what the next start will take, too.
-    """
+    """A loaded model."""
 
     def __init__(self, engine: AsyncLLM, model: ServedModel, meter: StepMeter) -> None:
         self._engine, self._meter = engine, meter
         self._answers = 0
-        self.start_took_s = 0.0
+        self.back_in_s: Callable[[], int] = lambda: _RETRY_AFTER_S
         self._cores = _cores_of(engine)
         self._shared_memory = shared_memory_of(self._cores)
         self._template = None if model.chat_template is None else model.chat_template.read_text()
@@ -339,7 +332,7 @@ class VllmEngine:
 
     def gone(self) -> ApiError:
         """What the requests hear that it held."""
-        return _unavailable("is restarting", max(1, min(LONGEST_WAIT_S, round(self.start_took_s))))
+        return _unavailable("is restarting", self.back_in_s())
 
     async def wait_until_dead(self) -> str:
         """Return once vLLM says that its core is gone."""

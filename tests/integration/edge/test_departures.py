@@ -88,6 +88,8 @@ async def is_closed_for(here: Surroundings) -> bool:
         _, writer = await asyncio.open_connection("127.0.0.1", here.port)
     except ConnectionRefusedError:
         return True
+    except ConnectionResetError:  # just now
+        return False
     writer.close()
     return False
 

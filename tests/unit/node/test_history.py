@@ -79,6 +79,17 @@ def test_a_wait_is_what_the_last_start_took_less_what_has_passed() -> None:
     assert history.retry_after_s(ended_s + 40.5) == 5  # at least a tenth of what it took so far
 
 
+def test_what_a_death_now_would_cost_is_what_is_told_after_it() -> None:
+    history = History()
+    pauses(history, 3, life_s=1)
+    history.note_start(100)
+    history.note_ready(140)
+    told = history.forecast_s(141)
+    assert history.forecast_s(141) == told  # asking changes nothing
+    history.note_end(141, has_answered=True)
+    assert history.retry_after_s(141) == told == 40 + history.pause_s
+
+
 def test_a_wait_is_never_less_than_a_second_nor_longer_than_agents_bear() -> None:
     history = History()
     ended_s = lived(history, 0, start_s=0.01, life_s=1)

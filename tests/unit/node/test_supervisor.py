@@ -125,6 +125,18 @@ async def test_an_engine_that_dies_at_its_first_request_again_and_again_is_not_s
     await watched.stop()
 
 
+async def test_whose_answer_fails_hears_of_the_pause_and_the_start_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "FIRST_PAUSE_S", 29.0)
+    factory = Factory()
+    watched = Supervisor(factory, clock_s=lambda: 0.0)
+    watched.start()
+    await until(lambda: watched.state == "ready")
+    with pytest.raises(ApiError, match="is restarting; retry in 29 seconds") as caught:
+        await anext(await play(factory.engines[0], '[["die"]]'))
+    assert caught.value.retry_after_s == 29
+    await watched.stop()
+
+
 async def test_an_engine_that_hangs_is_killed_and_what_it_held_fails() -> None:
     seconds = itertools.count()
     factory = Factory()
