@@ -39,7 +39,7 @@ def forged(
 
 
 def test_a_token_tells_its_node_who_is_calling() -> None:
-    assert check(token()) == NodeToken(CALLER, REQUEST, NOW_S + 60)
+    assert check(token()) == NodeToken(CALLER, REQUEST, NOW_S + 60, frozenset({"n1", "n2"}))
     assert check(token(), node_id="n2").caller == CALLER
 
 
