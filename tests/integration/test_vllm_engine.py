@@ -83,6 +83,17 @@ async def test_usage_counts_ids_and_not_pieces(vllm_engine: VllmEngine) -> None:
     assert generation.usage.output_tokens == len(ids) + 1  # and the end of the turn
 
 
+async def test_the_scheduler_tells_how_busy_it_is(vllm_engine: VllmEngine) -> None:
+    assert vllm_engine.load().running == vllm_engine.load().waiting == 0
+    generation = vllm_engine.generate(await vllm_engine.render(Prompt(STORY)), Guide(), greedy(40), "req_test")
+    assert vllm_engine.load().running == 0  # nobody has told of it yet
+    told = max([vllm_engine.load() async for _ in generation], key=lambda load: load.running)
+    assert (told.running, told.waiting) == (1, 0)
+    assert told.cache_usage is not None
+    assert 0 < told.cache_usage <= 1
+    assert vllm_engine.load().running == vllm_engine.load().waiting == 0
+
+
 async def test_usage_is_current_while_it_runs(vllm_engine: VllmEngine) -> None:
     generation = vllm_engine.generate(await vllm_engine.render(Prompt(STORY)), Guide(), greedy(20), "req_test")
     counts = [generation.usage.output_tokens async for _ in generation]
