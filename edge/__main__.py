@@ -13,7 +13,7 @@ import uvloop
 
 from edge.app import EdgeReadiness, build_edge_app
 from edge.cluster import Cluster
-from edge.identity import opened_identity
+from edge.identity import LOOKUP_CONNECTIONS, opened_identity
 from edge.proxy import Proxy
 from edge.registry import Registry
 from edge.routing import Router
@@ -38,10 +38,12 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
     """
     edge = settings.edge
     redis = connect_redis(settings.redis.url)
+    lookups = connect_redis(settings.redis.url, max_connections=LOOKUP_CONNECTIONS)
     cluster = Cluster(edge.nodes, NodeHosts(edge.node_hosts), time.monotonic)
     async with (
         redis,
-        opened_identity(redis, edge, time.monotonic, time.time) as identity,
+        lookups,
+        opened_identity(redis, lookups, edge, time.monotonic, time.time) as identity,
         Registry(redis, cluster, time.monotonic).following(),
         NodeClient.opened(edge, cluster) as client,
     ):

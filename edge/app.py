@@ -13,6 +13,7 @@ from aiohttp import web
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from edge.api.gate import Gate
 from edge.auth.invalidations import Invalidations
 from edge.auth.store import StoreUnavailable
 from edge.identity import IdentityParts
@@ -25,6 +26,8 @@ from shared.redis_durability import Durability
 from shared.web import Handler, Render, build_app, render_openai, render_problem
 
 PREFIX = "/v1/infer"
+OPEN = frozenset(("/v1/auth/login", "/v1/auth/device/code", "/v1/auth/device/token"))
+"""For those who have no credential yet. A caller of the routes beside these is known before they begin."""
 _log = logging.getLogger("b3os.edge.app")
 
 
@@ -60,7 +63,7 @@ def build_edge_app(proxy: Proxy, identity: IdentityParts) -> web.Application:
         ("GET", "/v1/auth/device", device.show),
         ("POST", "/v1/auth/device/decision", device.decide),
     ):
-        app.router.add_route(method, path, _answering(handler))
+        app.router.add_route(method, path, _answering(identity.gate, handler, is_open=path in OPEN))
     for path, document in load_documents().items():
         app.router.add_get(path, document.serve, allow_head=False)
     for path, file in load_pages(identity.hosts).items():
@@ -68,12 +71,13 @@ def build_edge_app(proxy: Proxy, identity: IdentityParts) -> web.Application:
     return app
 
 
-def _answering(handler: Handler) -> Handler:
-    """Tell of a store that does not answer; what it was asked for is not known here."""
+def _answering(gate: Gate, handler: Handler, *, is_open: bool) -> Handler:
+    """Let in who does not ask too often, and tell of a store that does not answer; for what is not known here."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
-            return await handler(request)
+            async with gate.admitted_unknown(request) if is_open else gate.admitted(request):
+                return await handler(request)
         except StoreUnavailable as error:
             _log.error("store does not answer", extra={"facts": {"cause": str(error)}})
             raise ApiError(NODE_UNAVAILABLE, "the store does not answer right now", retry_after_s=1) from None

@@ -45,7 +45,7 @@ class Proxy:
         self._signing_key = signing_key
         self._settings = settings
         self._wall_clock = wall_clock
-        self._budget = BodyBudget(settings.max_bodies_bytes)
+        self._budget = BodyBudget(settings.max_bodies_bytes, settings.max_bodies_per_organization_bytes)
 
     def handler(self, scope: str, node_path: str | None = None) -> Handler:
         """A handler for callers with `scope`, answered by the node's `node_path`, or by its route of this name."""
@@ -56,7 +56,7 @@ class Proxy:
                 caller = await self._authenticator.authenticate(request, scope)
             context.facts.update(org=caller.org, actor=caller.actor_id)
             with Carried() as carried:
-                with self._budget.lease() as lease:
+                with self._budget.lease(caller.org) as lease:
                     body = await self._read_body(request, lease)
                     route = self._router.pick_route(caller.org, body)
                     outgoing = self._build_outgoing(request, caller, route, node_path or request.path, body)

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field, field_validator, model_validator
 
 from edge.auth.hosts import is_loopback, normalize_host
+from edge.budget import largest_common_body_bytes
 from shared.node_hosts import PRIVATE, NodeHosts
 from shared.redis import RedisSettings
 from shared.settings import Section
@@ -30,6 +31,7 @@ class EdgeSection(Section):
         max_request_bytes: the edge's own cap on a body. It stands above the nodes' caps per model, whose refusal
             names the model's limit and comes in the node's shape.
         max_bodies_bytes: all bodies that are held at once, until their nodes begin to answer.
+        max_bodies_per_organization_bytes: how much of that one organization may hold: one body at least.
         drain_s: how long running answers may go on after SIGTERM.
         connect_s, head_s, chunk_s: how long a node may take to accept, to begin its answer, and between two chunks.
         stalled_client_s: how long a client may take nothing before it is cut.
@@ -41,6 +43,8 @@ class EdgeSection(Section):
         login_window_s, login_failures_per_address, login_failures_per_account: how many log-ins may fail in a window.
         device_logins_per_address: how many log-ins by device an address may begin in ten minutes.
         unknown_credentials_per_address: how many keys and sessions that nobody has an address may show in a minute.
+        management_per_minute, management_burst: how often one caller may ask outside inference, in the long run and
+            at once after a pause. `edge/api/gate.py` says who is one.
     """
 
     env_aliases: ClassVar[Mapping[str, str]] = {
@@ -57,6 +61,7 @@ class EdgeSection(Section):
     signing_key_file: Path = Path(".b3os/keys/edge-private.pem")
     max_request_bytes: int = Field(33_554_432, ge=1024)
     max_bodies_bytes: int = Field(268_435_456, ge=1024)
+    max_bodies_per_organization_bytes: int = Field(67_108_864, ge=1024)
     drain_s: float = Field(30, ge=0)
     connect_s: float = Field(2, gt=0)
     head_s: float = Field(600, gt=0)
@@ -70,6 +75,8 @@ class EdgeSection(Section):
     login_failures_per_account: int = Field(10, ge=1)
     device_logins_per_address: int = Field(60, ge=1)
     unknown_credentials_per_address: int = Field(600, ge=1)
+    management_per_minute: int = Field(600, ge=1)
+    management_burst: int = Field(60, ge=1)
 
     @field_validator("nodes")
     @classmethod
@@ -102,6 +109,16 @@ class EdgeSection(Section):
                 raise ValueError(
                     f"dashboard_hosts and api_hosts both have {name}: a cookie would count on the API host"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _has_room_for_a_body(self) -> EdgeSection:
+        for name, room_bytes in (
+            ("max_bodies_bytes", largest_common_body_bytes(self.max_bodies_bytes)),
+            ("max_bodies_per_organization_bytes", self.max_bodies_per_organization_bytes),
+        ):
+            if room_bytes < self.max_request_bytes:
+                raise ValueError(f"{name} has no room for a body of max_request_bytes")
         return self
 
     def list_dashboard_hosts(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import gc
 import os
@@ -33,10 +34,14 @@ from shared.serve import CannotListen, Site, serving, wait_for_stop
 from shared.settings import SettingsError, config_tables, load_settings
 from shared.web import render_anthropic, render_problem
 
+SWITCH_S = 0.001
+"""How long the event loop waits for a thread that reads a large body. Python's 5 ms add up, once for each answer."""
+
 
 def main() -> None:
     """Run until SIGTERM or SIGINT; what keeps it from starting is one sentence on standard error."""
     set_up_logging()
+    sys.setswitchinterval(SWITCH_S)
     try:
         settings = load_settings(NodeSettings, os.environ, config_tables(os.environ))
         uvloop.run(run(settings, Path(os.environ.get("B3OS_HOME", ".b3os"))))
@@ -90,9 +95,15 @@ async def run(settings: NodeSettings, home: Path) -> None:
             Site(operator_app, render_problem, section.operator_host, section.operator_port),
         ]
         _calm_collector()
+
+        def stopping() -> None:
+            supervisor.drain()
+            # Until then, who is cancelled has left; afterwards the server ends what still runs.
+            asyncio.get_running_loop().call_later(section.drain_s, desk.stop)
+
         async with pulse.beating(), serving(sites, drain_s=section.drain_s):
             supervisor.start()
-            await wait_for_stop(supervisor.drain)
+            await wait_for_stop(stopping)
     await supervisor.stop()
 
 

@@ -19,6 +19,7 @@ from node.metrics import ImageCollector
 from node.models import ModelsHandler
 from node.peers import Peers
 from node.receive import Receiver
+from node.slow_work import SlowWork
 from node.sse import PING_AFTER_S
 from shared.heartbeat import ModelCard
 from shared.operator import build_operator_app
@@ -40,7 +41,7 @@ def build_node_app(
 ) -> web.Application:
     """What the edge talks to; every refusal is in Anthropic's shape."""
     app = build_app(lambda request: render_anthropic)
-    receiver = Receiver(model, gate, admission, images, peers)
+    receiver = Receiver(model, gate, admission, images, SlowWork(), peers)
     messages = MessagesHandler(node_id, receiver, supervisor, ping_after_s)
     count_tokens = CountTokensHandler(receiver, supervisor)
     models = ModelsHandler(node_id, card, peers, gate)

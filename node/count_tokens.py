@@ -9,7 +9,7 @@ from aiohttp import web
 from node.engine.supervisor import Supervisor
 from node.receive import Receiver
 from node.wire.parse import parse_count
-from shared.web import CONTEXT, json_response
+from shared.web import json_response
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,8 @@ class CountTokensHandler:
 
     async def __call__(self, request: web.Request) -> web.Response:
         """The count equals `usage.input_tokens` of the same request, since the code is the same."""
-        context = request[CONTEXT]
-        received = await self.receiver.receive(request, parse_count)
-        ticket, engine = await self.receiver.admit(received, self.supervisor.engine, context, is_count=True)
-        async with ticket:
-            rendered = await self.receiver.render(engine, received.message, ticket, context)
+        arrival = await self.receiver.admit(request, self.supervisor.engine)
+        async with arrival.ticket:
+            message, _ = await self.receiver.read(arrival, parse_count)
+            rendered = await self.receiver.render(arrival, message)
         return json_response({"input_tokens": rendered.prompt_tokens})

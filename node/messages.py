@@ -9,15 +9,15 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from aiohttp import web
 
-from node.admission import Ticket
-from node.engine.port import Engine, Generation, Piece, Started
+from node.engine.port import Generation, Piece, Started
 from node.engine.supervisor import Supervisor
 from node.limits.settlement import Notes
-from node.receive import Receiver
+from node.receive import Arrival, Receiver
 from node.sse import PING_AFTER_S, event_stream
 from node.translate.answer import accumulate
 from node.translate.guide import build_guide
@@ -28,7 +28,7 @@ from node.wire.parse import parse_request
 from node.wire.request import MessagesRequest
 from shared.errors import ApiError, anthropic_body, internal_error
 from shared.ids import new_message_id
-from shared.web import CONTEXT, RequestContext, json_response
+from shared.web import RequestContext, json_response
 
 _log = logging.getLogger("b3os.messages")
 
@@ -43,32 +43,34 @@ class MessagesHandler:
     ping_after_s: float = PING_AFTER_S
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
-        """Receive, render, generate, answer.
+        """Let in, read, render, generate, answer.
 
         Raises:
             ApiError: anything that goes wrong before the first token.
         """
-        received = await self.receiver.receive(request, parse_request)
-        ticket, engine = await self.receiver.admit(received, self.supervisor.engine, request[CONTEXT])
-        async with ticket:
-            return await self._answer(request, received.message, engine, ticket)
+        arrival = await self.receiver.admit(request, self.supervisor.engine)
+        async with arrival.ticket:
+            return await self._answer(request, arrival)
 
-    async def _answer(
-        self, request: web.Request, message: MessagesRequest, engine: Engine, ticket: Ticket
-    ) -> web.StreamResponse:
-        context, reservation = request[CONTEXT], ticket.reservation
-        rendered = await self.receiver.render(engine, message, ticket, context)
-        await ticket.adjust(rendered.prompt_tokens)
-        guide = build_guide(message)
+    async def _answer(self, request: web.Request, arrival: Arrival) -> web.StreamResponse:
+        context, engine, ticket = arrival.context, arrival.engine, arrival.ticket
+        message, order = await self.receiver.read(arrival, parse_request)
+        await ticket.guess(order)
+        rendered = await self.receiver.render(arrival, message)
+        await ticket.adjust(order, rendered.prompt_tokens)
         with context.phases.measure("guide"):
+            guide = await self.receiver.slowly(arrival, partial(build_guide, message))
             await engine.check_guide(rendered, guide)
+            is_short = not guide.promises()
+            inspector = await self.receiver.slow.run(partial(Inspector, guide), ticket.payer, is_short=is_short)
         generation = engine.generate(rendered, guide, build_sampling(message), context.request_id)
+        reservation = ticket.reservation
         reservation.follow(generation.usage)
         async with aclosing(generation):
             pieces = aiter(generation)
             started = await anext(pieces)  # a failure up to here is a plain HTTP error
             reservation.note_prefilled()
-            answer = Answer(self, context, message, generation, Inspector(guide), reservation.notes)
+            answer = Answer(self, context, message, generation, inspector, reservation.notes)
             if message.stream:
                 return await answer.stream(request, started, pieces)
             return await answer.whole(started, pieces)

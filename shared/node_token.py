@@ -31,7 +31,8 @@ class Caller:
     """Who is calling, as the edge proved it.
 
     Attributes:
-        org: organization id. actor_kind: `key`, `token` or `session`. actor_id: id of that credential's record.
+        org: organization id. actor_kind: `key`, `token` or `session`. actor_id: whom it is counted under, the id of
+            the key or token, or of a session's user.
         limits: the organization's limits; empty while none are set. spend_cap: the key's cap, if it has one.
     """
 

@@ -28,17 +28,17 @@ def record_key(org: str, request_id: str) -> str:
 
 
 def record_ids_key(org: str) -> str:
-    """Ids of admitted requests: a sorted set of equal scores, so in the order of their times."""
+    """Ids of requests that run or were paid for: a sorted set of equal scores, so in the order of their times."""
     return org_key(org, "log", "ids")
 
 
 def refused_ids_key(org: str) -> str:
-    """Ids of refused requests, likewise; a bounded number of them."""
+    """Ids of requests that cost nothing, refused ones above all, likewise; a bounded number of them."""
     return org_key(org, "log", "refused-ids")
 
 
 def refused_key(org: str) -> str:
-    """A hash of the refused requests' records by id."""
+    """A hash of their records by id."""
     return org_key(org, "log", "refused")
 
 

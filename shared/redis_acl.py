@@ -58,9 +58,9 @@ EDGE = RedisUser(
         *_CONNECTION,
         *("evalsha", "script|load", "multi", "exec", "publish", "subscribe", "time"),
         *("exists", "del", "expire", "get", "mget", "set"),
-        *("hget", "hmget", "hgetall", "hset", "hsetnx", "hdel", "hincrby"),
-        *("sadd", "srem", "scard", "smembers"),
-        *("zadd", "zrem", "zrange", "zrevrangebylex"),
+        *("hget", "hmget", "hgetall", "hscan", "hset", "hsetnx", "hdel", "hincrby"),
+        *("sadd", "srem", "smembers"),
+        *("zadd", "zrem", "zcard", "zrange", "zrevrangebylex"),
     ),
 )
 NODE = RedisUser(

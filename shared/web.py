@@ -27,10 +27,9 @@ from shared.errors import (
 )
 from shared.ids import new_request_id
 from shared.log import request_id_var
+from shared.pace import UploadPace
 from shared.timing import Phases
 
-BODY_SILENCE_S = 120
-BODY_TOTAL_S = 600
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Render = Callable[[ApiError, str], web.Response]
 _log = logging.getLogger("b3os.request")
@@ -189,8 +188,7 @@ async def read_body(
         account: is told the size of each piece that came, and may refuse it.
 
     Raises:
-        ApiError: the body is compressed, too large, broken, or slow: no byte of it came for `BODY_SILENCE_S`
-            seconds, or not all of it within `BODY_TOTAL_S`.
+        ApiError: the body is compressed, too large, broken, or slower than `UploadPace` allows.
     """
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise ApiError(NOT_JSON, "send the body without a Content-Encoding")
@@ -202,14 +200,18 @@ async def read_body(
         request.writer.output_size = 0
     chunks: list[bytes] = []
     size = 0
+    clock = asyncio.get_running_loop().time
+    pace = UploadPace(clock())
     try:
-        async with asyncio.timeout(BODY_TOTAL_S):
-            while chunk := await asyncio.wait_for(request.content.readany(), BODY_SILENCE_S):
+        async with asyncio.timeout_at(pace.due_at_s) as deadline:
+            while chunk := await request.content.readany():
                 size += len(chunk)
                 if size > limit_bytes:
                     raise too_large(None)
                 account(len(chunk))
                 chunks.append(chunk)
+                pace.count(len(chunk), clock())
+                deadline.reschedule(pace.due_at_s)
     except TimeoutError:
         raise ApiError(REQUEST_TIMEOUT, "the request body did not arrive in time") from None
     except (web.RequestPayloadError, ValueError):

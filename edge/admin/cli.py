@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -100,7 +101,7 @@ def create_user(email: str, name: str | None) -> None:
 @user.command("password")
 @click.argument("email", callback=_email)
 def set_password(email: str) -> None:
-    """Give a user a new password, which ends all sessions of that person."""
+    """Give a user a new password, which ends all sessions and CLI tokens of that person, and no API keys."""
     hashed = hash_password(_read_password())
     on_redis(lambda redis: _set_password(RedisAccounts(redis), email, hashed))
     click.echo(f"new password for {email}")
@@ -130,12 +131,33 @@ async def _set_status(accounts: RedisAccounts, email: str, status: str) -> None:
     await accounts.set_user_status((await accounts.require_user(email)).id, status)
 
 
+_AMOUNT = click.IntRange(0, MAX_LIMIT)
+
+
+def _with_limits(command: Callable[..., None]) -> Callable[..., None]:
+    """An option for each limit."""
+    for limit in reversed(LIMITS):
+        command = click.option(f"--{limit.replace('_', '-')}", type=_AMOUNT)(command)
+    return command
+
+
 @org.command("create")
 @click.argument("name", callback=check_name)
-def create_org(name: str) -> None:
-    """Make an organization."""
-    on_redis(lambda redis: RedisAccounts(redis).create_organization(name, int(time.time())))
+@_with_limits
+def create_org(name: str, **wanted: int | None) -> None:
+    """Make an organization; what has no limit here has none at all."""
+    on_redis(lambda redis: _create_org(RedisAccounts(redis), name, _chosen(wanted)))
     click.echo(f"made organization {name}")
+
+
+async def _create_org(accounts: RedisAccounts, name: str, limits: Mapping[str, int | None]) -> None:
+    await accounts.create_organization(name, int(time.time()))
+    if limits:
+        await accounts.set_limits(name, limits)
+
+
+def _chosen(wanted: Mapping[str, int | None]) -> dict[str, int | None]:
+    return {limit: value for limit, value in wanted.items() if value is not None}
 
 
 @org.command()
@@ -159,22 +181,15 @@ def limits() -> None:
     """What an organization may use."""
 
 
-_AMOUNT = click.IntRange(0, MAX_LIMIT)
-
-
 @limits.command("set")
 @click.argument("name", callback=check_name)
-@click.option("--requests-per-minute", type=_AMOUNT)
-@click.option("--tokens-per-minute", type=_AMOUNT)
-@click.option("--image-bytes-per-minute", type=_AMOUNT)
-@click.option("--concurrent-requests", type=_AMOUNT)
+@_with_limits
 @click.option(
     "--lift", "lifted", multiple=True, type=click.Choice(LIMITS), help="Repeatable; no such limit any more."
 )
 def set_limits(name: str, lifted: tuple[str, ...], **wanted: int | None) -> None:
     """Set or lift some limits of an organization; the others stay."""
-    changes: dict[str, int | None] = {limit: value for limit, value in wanted.items() if value is not None}
-    changes |= dict.fromkeys(lifted)
+    changes = _chosen(wanted) | dict.fromkeys(lifted)
     if not changes:
         raise click.UsageError("name a limit to set or to lift")
     on_redis(lambda redis: RedisAccounts(redis).set_limits(name, changes))

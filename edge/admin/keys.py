@@ -15,7 +15,8 @@ from typing import Any, TypeVar
 import click
 
 from edge.auth.credentials import mint_credential
-from edge.auth.key_store import KeyRecord, RedisKeyStore
+from edge.auth.key_record import KeyRecord
+from edge.auth.key_store import RedisKeyStore
 from edge.auth.scopes import INFERENCE_SCOPES, SCOPES, order_scopes
 from edge.cli import check_name, on_redis
 from edge.times import iso

@@ -19,7 +19,7 @@ from edge.auth.cache import RecordCache
 from edge.auth.csrf import refuse_other_sites
 from edge.auth.failures import address_of
 from edge.auth.hosts import Hosts
-from edge.auth.key_store import KeyRecord
+from edge.auth.key_record import KeyRecord
 from edge.auth.login import Login, Opened
 from edge.auth.passwords import MAX_CHARACTERS, MIN_CHARACTERS
 from edge.auth.scopes import ROLES
@@ -129,7 +129,7 @@ class AuthRoutes:
         return await self._answer_opened(opened)
 
     async def change_password(self, request: web.Request) -> web.Response:
-        """`POST /v1/auth/password`: a new password and a new session; every other one is over."""
+        """`POST /v1/auth/password`: a new password and a new session; every other one and each CLI token is over."""
         identity = await self._require_session(request)
         body = await read_json(request, PasswordBody)
         if body.new_password == body.current_password:
@@ -180,8 +180,10 @@ class AuthRoutes:
         )
 
     async def _answer_key(self, record: KeyRecord) -> web.Response:
-        async with answering():
-            user = None if record.made_by is None else await self._accounts.fetch_user(record.made_by)
+        user = None
+        if record.kind == "pat" and record.made_by is not None:  # an API key is for programs, and tells of nobody
+            async with answering():
+                user = await self._accounts.fetch_user(record.made_by)
         return private_json(
             {
                 "user": None if user is None else {"id": user.id, "email": user.email, "name": user.name},

@@ -20,8 +20,9 @@ from shared.web import read_body
 MAX_BYTES = 65_536
 MAX_LEVELS = 32
 """Of objects and lists in each other. What is deeper than a few is nobody's, and Python's own limit is a 500."""
-PLAIN_TEXT = r"^[^\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]+$"
-"""What a person reads holds nothing that moves a terminal's text."""
+_UNSEEN = r"\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+PLAIN_TEXT = f"^[^{_UNSEEN}]+$"
+"""What a person reads holds nothing that moves a terminal's text, or that he can't see."""
 _WORDS = {  # where pydantic's speak of Python
     "missing": "Field required",
     "extra_forbidden": "Extra inputs are not permitted",

@@ -17,6 +17,7 @@ from edge.api.render import private_json
 from edge.auth.accounts import RedisAccounts
 from edge.auth.authenticate import Authenticator, SessionIdentity
 from edge.auth.credentials import mint_credential
+from edge.auth.csrf import refuse_other_sites, refuse_without_token
 from edge.auth.device import (
     INTERVAL_S,
     LIFETIME_S,
@@ -30,9 +31,10 @@ from edge.auth.device import (
     TooFast,
     parse_user_code,
 )
-from edge.auth.failures import FailureLimit, address_of
+from edge.auth.failures import AddressLimit, FailureLimit, address_of
 from edge.auth.hosts import Hosts, origins_of
-from edge.auth.key_store import KeyRecord, RedisKeyStore
+from edge.auth.key_record import KeyRecord
+from edge.auth.key_store import RedisKeyStore
 from edge.auth.scopes import ROLES
 from edge.auth.store import UnknownRecord, answering
 from edge.pages.served import DEVICE_PAGE
@@ -89,7 +91,7 @@ class DeviceRoutes:
         accounts: RedisAccounts,
         store: RedisKeyStore,
         hosts: Hosts,
-        begun: FailureLimit,
+        begun: AddressLimit,
         wrong_codes: FailureLimit,
         wall_clock: Callable[[], float],
         *,
@@ -108,10 +110,10 @@ class DeviceRoutes:
 
     async def begin(self, request: web.Request) -> web.Response:
         """`POST /v1/auth/device/code`: codes for a program that has nothing yet."""
-        body = await read_form_or_json(request, CodeBody)
         address = address_of(request.remote, request.headers, self._trusted_proxies)
         if (wait_s := self._begun.begin(address)) is not None:
             raise ApiError(RATE_LIMITED, f"too many log-ins were begun; retry in {wait_s} s", retry_after_s=wait_s)
+        body = await read_form_or_json(request, CodeBody)
         asking = Asking(body.client or body.client_id or "a program", address, int(self._wall_clock()))
         async with answering():
             codes = await self._devices.begin(asking)
@@ -149,8 +151,13 @@ class DeviceRoutes:
                 assert_never(outcome)
 
     async def show(self, request: web.Request) -> web.Response:
-        """`GET /v1/auth/device?user_code=…`: who asks, for the person who is to decide."""
+        """`GET /v1/auth/device?user_code=…`: who asks, for the person who is to decide.
+
+        It counts wrong codes, so it needs the token like a change does: other sites can have a browser go here.
+        """
         identity = await self._require_session(request)
+        refuse_other_sites(request.headers, identity.host)
+        refuse_without_token(request.headers, identity.record.csrf)
         code, asking = await self._find(identity, request.query.get("user_code", ""))
         return private_json(
             {
@@ -173,7 +180,8 @@ class DeviceRoutes:
         else:
             org, project = await self._choose_place(identity, body)
             async with answering():
-                is_decided = await self._devices.approve(code, identity.record.user, org, project)
+                person = identity.record
+                is_decided = await self._devices.approve(code, person.user, person.password_version, org, project)
         if not is_decided:
             raise _no_such_code()
         return web.Response(status=204, headers={"Cache-Control": "no-store"})
@@ -181,9 +189,11 @@ class DeviceRoutes:
     async def _mint(self, request: web.Request, approved: Approved) -> web.Response:
         credential, now_s = mint_credential("pat"), int(self._wall_clock())
         async with answering():
+            user = await self._accounts.fetch_user(approved.user)
             memberships = await self._accounts.list_memberships(approved.user)
             scopes = [ROLES.get(each.role, ()) for each in memberships if each.org == approved.org]
-            if not scopes:  # he left the organization meanwhile
+            is_meant = user is not None and user.password_version == approved.password_version
+            if not is_meant or not scopes:  # he has another password, or left the organization
                 return _refuse(request, ApiError(ACCESS_DENIED, "the log-in was denied"))
             record = KeyRecord(
                 id=new_record_id("tok"),
@@ -197,14 +207,11 @@ class DeviceRoutes:
                 created_at_s=now_s,
                 expires_at_s=now_s + TOKEN_LIFETIME_S,
                 made_by=approved.user,
+                password_version=approved.password_version,
             )
             try:
-                has_room = await self._store.make_room(record.org, now_s)
-                if has_room:
-                    await self._store.create_key(credential.digest, record)
+                await self._store.create_key(credential.digest, record)
             except UnknownRecord:
-                has_room = False
-            if not has_room:
                 return _refuse(request, ApiError(ACCESS_DENIED, "the log-in was denied"))
         return private_json(
             {

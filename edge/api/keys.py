@@ -16,13 +16,15 @@ from pydantic import AwareDatetime, Field, StringConstraints
 
 from edge.api.body import PLAIN_TEXT, Body, invalid, read_json
 from edge.api.caller import identify, org_of
+from edge.api.query import parse_cursor, parse_limit, read_query
 from edge.api.render import private_json
-from edge.auth.authenticate import KINDS, Authenticator, Identity, SessionIdentity
+from edge.auth.authenticate import KINDS, Authenticator, Identity, KeyIdentity, SessionIdentity
 from edge.auth.cache import RecordCache
 from edge.auth.credentials import Credential, mint_credential
-from edge.auth.key_store import MAX_GENERATIONS, MAX_KEYS, KeyRecord, RedisKeyStore, SpendCap
+from edge.auth.key_record import KeyRecord, SpendCap
+from edge.auth.key_store import CURSOR, MAX_GENERATIONS, RedisKeyStore
 from edge.auth.scopes import INFERENCE_SCOPES, order_scopes
-from edge.auth.store import UnknownRecord, answering
+from edge.auth.store import NoRoom, NotYours, UnknownRecord, answering
 from edge.times import iso
 from shared.errors import FORBIDDEN, INVALID_REQUEST, NO_SUCH_RECORD, ApiError
 from shared.ids import new_record_id
@@ -31,6 +33,8 @@ MAX_LABEL = 100
 MAX_NANO_USD = 9_000_000_000_000_000
 """Nine million dollars: integers up to here are exact in Redis's Lua, whose numbers are doubles."""
 MAX_LIFETIME_S = 10 * 366 * 86_400
+USUAL_LIMIT = 50
+MOST_OF_A_PAGE = 200
 _NAME = r"^[a-z0-9][a-z0-9_-]{0,62}$"
 Scope = Literal["infer:run", "models:read", "keys:read", "keys:write", "requests:read", "usage:read"]
 
@@ -77,40 +81,51 @@ class KeyRoutes:
         credential = mint_credential()
         record = self._build_record(body, credential, org_of(identity), scopes, maker)
         async with answering():
-            if not await self._store.make_room(record.org, self._wall_clock()):
-                raise ApiError(INVALID_REQUEST, f"the organization has {MAX_KEYS} keys, and can have no more")
             try:
-                await self._store.create_key(credential.digest, record)
+                await self._store.create_key(credential.digest, record, is_bounded=True)
             except UnknownRecord:
                 raise invalid("project", "the organization has no such project") from None
+            except NoRoom as full:
+                raise ApiError(INVALID_REQUEST, str(full)) from None
         self._cache.invalidate(credential.digest)
         return private_json({**render_key(record, self._wall_clock()), "key": credential.token}, status=201)
 
     async def list_keys(self, request: web.Request) -> web.Response:
-        """`GET /v1/keys`: those of the caller's organization, newest first, without secrets."""
+        """`GET /v1/keys`: a page of those of the caller's organization, newest first, without secrets."""
         identity = await identify(self._authenticator, request, "keys:read")
+        query = read_query(request, ("limit", "cursor"))
+        limit, cursor = parse_limit(query, USUAL_LIMIT, MOST_OF_A_PAGE), parse_cursor(query, CURSOR)
         async with answering():
-            records = await self._store.list_keys(org_of(identity))
+            page = await self._store.fetch_page(org_of(identity), cursor=cursor, limit=limit)
         now_s = self._wall_clock()
-        return private_json({"data": [render_key(record, now_s) for record in reversed(records)]})
+        return private_json(
+            {"data": [render_key(record, now_s) for record in page.records], "next_cursor": page.cursor}
+        )
 
     async def revoke_key(self, request: web.Request) -> web.Response:
-        """`DELETE /v1/keys/{id}`: refused by every edge within a second; doing it twice is no fault."""
+        """`DELETE /v1/keys/{id}`: refused by every edge within a second; doing it twice is no fault.
+
+        People end any key of their organization, with a session or a CLI token. A key ends itself and what it made.
+        """
         identity = await identify(self._authenticator, request, "keys:write")
         key_id = request.match_info["id"]
+        is_person = isinstance(identity, SessionIdentity) or identity.record.kind == "pat"
         try:
-            record = await self._revoke(key_id, org_of(identity))
+            record = await self._revoke(key_id, org_of(identity), None if is_person else identity.digest)
         except UnknownRecord:
             raise ApiError(NO_SUCH_RECORD, "your organization has no key of this id", param="id") from None
+        except NotYours:
+            words = "a key revokes itself and the keys that were made with it, and no others"
+            raise ApiError(FORBIDDEN, words, param="id") from None
         return private_json(render_key(record, self._wall_clock()))
 
     async def end_key(self, record: KeyRecord) -> None:
         """Revoke the key that asks for it."""
         await self._revoke(record.id, record.org)
 
-    async def _revoke(self, key_id: str, org: str) -> KeyRecord:
+    async def _revoke(self, key_id: str, org: str, by: str | None = None) -> KeyRecord:
         async with answering():
-            revoked = await self._store.revoke_key(key_id, org)
+            revoked = await self._store.revoke_key(key_id, org, by)
         for digest in revoked.digests:
             self._cache.invalidate(digest)  # without waiting for our own message
         return revoked.record
@@ -132,7 +147,8 @@ class KeyRoutes:
             expires_at_s=None if body.expires_at is None else _check_expiry(body.expires_at, now_s),
             spend_cap=None if body.spend_cap is None else SpendCap(body.spend_cap.nano_usd, body.spend_cap.period),
             made_by=maker.user,
-            parent_digest=maker.parent_digest,
+            parent_digest=None if maker.key is None else maker.key.digest,
+            parent=None if maker.key is None else maker.key.record,
         )
 
 
@@ -160,7 +176,7 @@ class _Maker:
     """On whom a new key depends: the user of a session, or the key that asked."""
 
     user: str | None = None
-    parent_digest: str | None = None
+    key: KeyIdentity | None = None
 
 
 def _maker_of(identity: Identity) -> _Maker:
@@ -172,7 +188,7 @@ def _maker_of(identity: Identity) -> _Maker:
         raise ApiError(FORBIDDEN, "a key with a spend cap makes no keys: theirs would not count against it")
     if identity.record.generation >= MAX_GENERATIONS:
         raise ApiError(FORBIDDEN, f"a key that is {MAX_GENERATIONS - 1} keys away from a person makes no keys")
-    return _Maker(parent_digest=identity.digest)
+    return _Maker(key=identity)
 
 
 def _choose_scopes(wanted: tuple[Scope, ...] | None, granted: tuple[str, ...]) -> tuple[str, ...]:

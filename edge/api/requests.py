@@ -15,7 +15,7 @@ from aiohttp import web
 
 from edge.api.body import invalid
 from edge.api.caller import identify, org_of
-from edge.api.query import read_query
+from edge.api.query import parse_cursor, parse_limit, read_query
 from edge.api.render import private_json
 from edge.auth.authenticate import Authenticator
 from edge.auth.store import answering
@@ -25,10 +25,10 @@ from shared.ids import REQUEST_ID
 from shared.request_log import LogFilter, Outcome, RequestLog, RequestRecord
 
 USUAL_LIMIT = 20
+MOST_OF_A_PAGE = 100
 LONGEST_KEY_ID = 64
 LONGEST_MODEL = 200
 _PARAMETERS = ("limit", "cursor", "key", "model", "status")
-_LIMIT = re.compile(r"[1-9][0-9]?|100")
 _STATUS = re.compile("|".join((r"[1-5][0-9]{2}", *get_args(Outcome))))
 
 
@@ -77,18 +77,15 @@ def parse_listing(query: Mapping[str, str]) -> Listing:
     Raises:
         ApiError: `INVALID_REQUEST`; one of them is out of bounds.
     """
-    limit, cursor, status = query.get("limit"), query.get("cursor"), query.get("status")
-    if limit is not None and _LIMIT.fullmatch(limit) is None:
-        raise invalid("limit", "Input should be a whole number from 1 to 100")
-    if cursor is not None and REQUEST_ID.fullmatch(cursor) is None:
-        raise invalid("cursor", "Input should be the next_cursor of an earlier page")
+    limit, cursor = parse_limit(query, USUAL_LIMIT, MOST_OF_A_PAGE), parse_cursor(query, REQUEST_ID)
+    status = query.get("status")
     if status is not None and _STATUS.fullmatch(status) is None:
         raise invalid("status", f"Input should be an HTTP status, or one of {', '.join(get_args(Outcome))}")
     for name, longest in (("key", LONGEST_KEY_ID), ("model", LONGEST_MODEL)):
         if name in query and not 1 <= len(query[name]) <= longest:
             raise invalid(name, f"Input should have 1 to {longest} characters")
     wanted = LogFilter(query.get("key"), query.get("model"), status)
-    return Listing(wanted, USUAL_LIMIT if limit is None else int(limit), cursor)
+    return Listing(wanted, limit, cursor)
 
 
 def render_record(record: RequestRecord) -> dict[str, object]:

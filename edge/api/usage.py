@@ -6,8 +6,8 @@ Decides which spans are answered and how rows are summed. Must not know who coun
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Literal
@@ -20,14 +20,12 @@ from edge.api.query import read_query
 from edge.api.render import private_json
 from edge.auth.authenticate import Authenticator
 from edge.auth.store import answering
-from shared.usage import COUNTED, UsageReader, UsageRow
+from shared.usage import COUNTED, UsageReader
 
 MOST_DAYS = 366
 By = Literal["day", "key", "model"]
 _FIELDS: dict[By, Literal["day", "key_id", "model"]] = {"day": "day", "key": "key_id", "model": "model"}
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_READ_AT_ONCE = 7
-"""Days of one read: a thousand keys that are all in use are 18,000 counters a day, and others wait meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class UsageRoutes:
         today = datetime.fromtimestamp(self._wall_clock(), UTC).date()
         span = parse_span(read_query(request, ("by", "from", "to")), today)
         sums = await self._fetch_sums(org_of(identity), span)
-        total: Counter[str] = sum(sums.values(), Counter())
+        total = _add(sums.values())
         return private_json(
             {
                 "by": span.by,
@@ -66,12 +64,11 @@ class UsageRoutes:
         )
 
     async def _fetch_sums(self, org: str, span: Span) -> dict[str, Counter[str]]:
-        sums: dict[str, Counter[str]] = {}
-        for first, last in split_days(span.first, span.last):
-            async with answering():
-                rows = await self._reader.fetch_days(org, first, last)
-            for row in rows:
-                sums.setdefault(getattr(row, _FIELDS[span.by]), Counter()).update(_counts(row))
+        sums: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        name = _FIELDS[span.by]
+        async for counts in self._reader.scan_days(org, span.first, span.last, answering):
+            for count in counts:
+                sums[getattr(count, name)][count.counted] += count.value
         return sums
 
 
@@ -91,13 +88,6 @@ def parse_span(query: Mapping[str, str], today: date) -> Span:
     return Span(by, first, last)
 
 
-def split_days(first: date, last: date) -> Iterator[tuple[date, date]]:
-    """The same days in parts of `_READ_AT_ONCE`."""
-    for begun in range(0, (last - first).days + 1, _READ_AT_ONCE):
-        begin = first + timedelta(days=begun)
-        yield begin, begin + min(timedelta(days=_READ_AT_ONCE - 1), last - begin)
-
-
 def _parse_day(name: str, text: str) -> date:
     try:
         if _DAY.fullmatch(text):
@@ -107,8 +97,11 @@ def _parse_day(name: str, text: str) -> date:
     raise invalid(name, "Input should be a day like 2030-01-31")
 
 
-def _counts(row: UsageRow) -> dict[str, int]:
-    return {name: getattr(row, name) for name in COUNTED}
+def _add(sums: Iterable[Counter[str]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for each in sums:
+        total.update(each)
+    return total
 
 
 def _render(sums: Counter[str]) -> dict[str, int]:

@@ -59,6 +59,13 @@ for _, digest in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
   redis.call('PUBLISH', ARGV[1], digest)
 end
 redis.call('DEL', KEYS[2])
+for _, digest in ipairs(redis.call('ZRANGE', KEYS[3], 0, -1)) do
+  if redis.call('HGET', ARGV[5] .. digest, 'status') == 'active' then
+    redis.call('HSET', ARGV[5] .. digest, 'status', 'revoked')
+    redis.call('ZADD', KEYS[3], 'XX', 'LT', redis.call('TIME')[1], digest)
+    redis.call('PUBLISH', ARGV[1], digest)
+  end
+end
 return 1
 """
 _TO_ALL = (names.INVALIDATIONS, names.EVERYTHING)
@@ -70,7 +77,7 @@ class User:
 
     Attributes:
         status: `active` or `disabled`. password: its hash as a PHC string.
-        password_version: counts changes; a session is good for the one that it was made under.
+        password_version: counts changes; a session and a CLI token are good for the one that they were made under.
     """
 
     id: str
@@ -180,10 +187,14 @@ class RedisAccounts:
         await run_script(self._redis, _SET_FIELDS, [names.user(user_id)], *_TO_ALL, "status", status)
 
     async def set_password(self, user_id: str, password: str, if_version: int | None = None) -> bool:
-        """Change a password's hash, which ends all sessions; False if it was changed since `if_version`."""
+        """Change a password's hash, which ends all sessions and CLI tokens, but no API keys.
+
+        Returns:
+            False if it was changed since `if_version`.
+        """
         expected = "" if if_version is None else str(if_version)
-        keys = [names.user(user_id), names.user_sessions(user_id)]
-        arguments = (names.INVALIDATIONS, expected, password, names.SESSION_PREFIX)
+        keys = [names.user(user_id), names.user_sessions(user_id), names.user_tokens(user_id)]
+        arguments = (names.INVALIDATIONS, expected, password, names.SESSION_PREFIX, names.KEY_PREFIX)
         return bool(await run_script(self._redis, _CHANGE_HASH, keys, *arguments))
 
     async def create_organization(self, org: str, created_at_s: int) -> None:

@@ -14,9 +14,9 @@ from typing import Protocol, TypeVar, assert_never
 from edge.auth.cache import RecordCache
 from edge.auth.credentials import Headers, carries_key, extract_credential, unauthorized
 from edge.auth.csrf import SAFE_METHODS, refuse_other_sites, refuse_without_token
-from edge.auth.failures import FailureLimit, address_of, is_inside
+from edge.auth.failures import AddressLimit, address_of, is_inside
 from edge.auth.hosts import Hosts
-from edge.auth.key_store import KeyRecord
+from edge.auth.key_record import KeyRecord
 from edge.auth.session_cookie import extract_values
 from edge.auth.sessions import SessionRecord, digest_of
 from edge.auth.store import StoreUnavailable
@@ -72,7 +72,7 @@ class Authenticator:
         keys: RecordCache[KeyRecord],
         sessions: RecordCache[SessionRecord],
         hosts: Hosts,
-        unknown: FailureLimit,
+        unknown: AddressLimit,
         wall_clock: Callable[[], float],
         *,
         trusted_proxies: int,
@@ -175,7 +175,7 @@ def caller_of(identity: Identity) -> Caller:
                 org=session.org,
                 project=session.project,
                 actor_kind="session",
-                actor_id=session.id,
+                actor_id=session.user,  # not its own id, which each change of organization renews
                 scopes=session.granted,
                 limits=session.org_limits,
                 spend_cap=None,

@@ -38,12 +38,13 @@ return 1
 """
 # Times are Redis's, in milliseconds, so that it does not matter which edge is asked.
 _POLL = """
-local found = redis.call('HMGET', KEYS[1], 'status', 'polled_at', 'interval', 'user', 'org', 'project', 'client')
+local found = redis.call('HMGET', KEYS[1], 'status', 'polled_at', 'interval', 'user', 'org', 'project', 'client',
+  'password_version')
 local status = found[1]
 if not status then return {'expired'} end
 if status ~= 'pending' then
   redis.call('DEL', KEYS[1])
-  return {status, found[4] or '', found[5] or '', found[6] or '', found[7] or ''}
+  return {status, found[4] or '', found[5] or '', found[6] or '', found[7] or '', found[8] or '0'}
 end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -79,9 +80,10 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """What a person agreed to."""
+    """What a person agreed to; `password_version` is that of the session in which he did."""
 
     user: str
+    password_version: int
     org: str
     project: str
     client: str
@@ -160,9 +162,10 @@ class RedisDevices:
             return None
         return Asking(stored["client"], stored["address"], int(stored["created_at"]))
 
-    async def approve(self, user_code: str, user: str, org: str, project: str) -> bool:
+    async def approve(self, user_code: str, user: str, password_version: int, org: str, project: str) -> bool:
         """Let the device in; False if nobody waits under this code."""
-        return await self._decide(user_code, "status", "approved", "user", user, "org", org, "project", project)
+        who = ("user", user, "password_version", str(password_version))
+        return await self._decide(user_code, "status", "approved", *who, "org", org, "project", project)
 
     async def deny(self, user_code: str) -> bool:
         """Send the device away; False if nobody waits under this code."""
@@ -173,8 +176,8 @@ class RedisDevices:
         script = self._redis.register_script(_POLL)
         told: Any = await script(keys=[names.device(digest_of(device_code))], args=[SLOWER_BY_S])
         match [str(part) for part in told]:
-            case ["approved", user, org, project, client]:
-                return Approved(user, org, project, client)
+            case ["approved", user, org, project, client, version]:
+                return Approved(user, int(version), org, project, client)
             case ["denied", *_]:
                 return Denied()
             case ["slow_down"]:

@@ -7,15 +7,16 @@ and a disabled user take the same time and share one sentence. Must not know coo
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from edge.auth.accounts import Membership, RedisAccounts, User, canonical_email
 from edge.auth.authenticate import SessionIdentity
 from edge.auth.credentials import unauthorized
-from edge.auth.failures import FailureLimit
+from edge.auth.failures import AddressLimit, FailureLimit, Limit, begin_all
 from edge.auth.passwords import Passwords
 from edge.auth.sessions import Place, RedisSessions, Replaced, SessionRecord, digest_of
-from edge.auth.store import answering
+from edge.auth.store import StoreUnavailable, answering
 from shared.errors import FORBIDDEN, RATE_LIMITED, ApiError
 
 
@@ -38,7 +39,7 @@ class Login:
         accounts: RedisAccounts,
         sessions: RedisSessions,
         passwords: Passwords,
-        per_address: FailureLimit,
+        per_address: AddressLimit,
         per_account: FailureLimit,
     ) -> None:
         """Failures count twice: for the address that they come from, and for the account that they are about."""
@@ -59,11 +60,7 @@ class Login:
                 `NODE_UNAVAILABLE`.
             StoreUnavailable: the store does not answer.
         """
-        async with answering():
-            user = await self._accounts.find_user(email)
-        await self._check(user, email, password, address)
-        if user is None:
-            raise _refused()
+        user = await self._check(email, password, address)
         place = await self._choose_place(user.id, wanted)
         return await self._open(user, place, None if replaced is None else Replaced(replaced, must_live=False))
 
@@ -79,14 +76,13 @@ class Login:
         return await self._open(user, place, Replaced(identity.digest, must_live=True), identity.record.ends_at_s)
 
     async def change_password(self, identity: SessionIdentity, current: str, new: str, address: str) -> Opened:
-        """A new password, and the one session that goes on under it.
+        """A new password, and the one session that goes on under it; CLI tokens end like the other sessions.
 
         Raises:
             ApiError: `UNAUTHORIZED`, `RATE_LIMITED`, or `NODE_UNAVAILABLE`.
             StoreUnavailable: the store does not answer.
         """
-        user = await self._user_of(identity)
-        await self._check(user, user.email, current, address)
+        user = await self._check((await self._user_of(identity)).email, current, address)
         hashed = await self._passwords.hash(new)
         async with answering():
             is_changed = await self._accounts.set_password(user.id, hashed, user.password_version)
@@ -95,25 +91,26 @@ class Login:
         place = Place(identity.record.org, identity.record.project)
         return await self._open(await self._user_of(identity), place, None)
 
-    async def _check(self, user: User | None, email: str, password: str, address: str) -> None:
-        """Let pass who knows the password of a user who may log in."""
+    async def _check(self, email: str, password: str, address: str) -> User:
+        """The user who has this address and password, and may log in.
+
+        A try counts before anybody looks at it, and no more where nobody could. Whoever has to wait costs no lookup.
+        """
         account = hashlib.sha256(canonical_email(email).encode()).hexdigest()
-        tries = ((self._per_address, address), (self._per_account, account))
-        for limit, name in tries:
-            if (wait_s := limit.begin(name)) is not None:
-                raise ApiError(RATE_LIMITED, f"too many failed log-ins; retry in {wait_s} s", retry_after_s=wait_s)
-        is_right = False
+        tries: tuple[tuple[Limit, str], ...] = ((self._per_address, address), (self._per_account, account))
+        if (wait_s := begin_all(tries)) is not None:
+            raise ApiError(RATE_LIMITED, f"too many failed log-ins; retry in {wait_s} s", retry_after_s=wait_s)
         try:
+            async with answering():
+                user = await self._accounts.find_user(email)
             is_right = await self._passwords.verify(password, None if user is None else user.password)
-        except ApiError:
-            is_right = True  # nobody has looked at it
+        except (ApiError, StoreUnavailable):
+            _forgive(tries)
             raise
-        finally:
-            if is_right:
-                for limit, name in tries:
-                    limit.forgive(name)
         if not is_right or user is None or user.status != "active":
-            raise _refused()
+            raise _refused()  # a disabled user's right password counts like a wrong one, or the limit would tell
+        _forgive(tries)
+        return user
 
     async def _choose_place(self, user_id: str, wanted: Place) -> Place:
         async with answering():
@@ -142,6 +139,11 @@ class Login:
         if value is None or record is None:  # the user, the password or the session went meanwhile
             raise _refused()
         return Opened(value, record)
+
+
+def _forgive(tries: Sequence[tuple[Limit, str]]) -> None:
+    for limit, name in tries:
+        limit.forgive(name)
 
 
 def _choose_project(membership: Membership, wanted: str | None) -> str | None:

@@ -11,7 +11,10 @@ EVERYTHING = "*"
 ORGS = "b3os:orgs"
 USERS = "b3os:users"
 KEY_PREFIX = "b3os:key:"
+KEY_ID_PREFIX = "b3os:key-id:"
 SESSION_PREFIX = "b3os:session:"
+ORG_PREFIX = "b3os:org:"
+USER_PREFIX = "b3os:user:"
 
 
 def key(digest: str) -> str:
@@ -26,12 +29,12 @@ def key_children(digest: str) -> str:
 
 def key_id(record_id: str) -> str:
     """The digest of the key with this id."""
-    return f"b3os:key-id:{record_id}"
+    return f"{KEY_ID_PREFIX}{record_id}"
 
 
 def org(name: str) -> str:
     """An organization's hash."""
-    return f"b3os:org:{name}"
+    return f"{ORG_PREFIX}{name}"
 
 
 def org_projects(name: str) -> str:
@@ -39,9 +42,14 @@ def org_projects(name: str) -> str:
     return f"{org(name)}:projects"
 
 
-def org_keys(name: str) -> str:
-    """The set of the digests of its keys."""
-    return f"{org(name)}:keys"
+def org_key_index(name: str) -> str:
+    """Its keys and its users' tokens by time: `SECONDS-ID-DIGEST`, in a sorted set of equal scores."""
+    return f"{org(name)}:key-index"
+
+
+def org_key_ends(name: str) -> str:
+    """The digests of its keys by the time at which they end; tokens are in `user_tokens`."""
+    return f"{org(name)}:key-ends"
 
 
 def org_members(name: str) -> str:
@@ -51,7 +59,7 @@ def org_members(name: str) -> str:
 
 def user(user_id: str) -> str:
     """A user's hash."""
-    return f"b3os:user:{user_id}"
+    return f"{USER_PREFIX}{user_id}"
 
 
 def user_email(email: str) -> str:
@@ -67,6 +75,11 @@ def user_orgs(user_id: str) -> str:
 def user_sessions(user_id: str) -> str:
     """The digests of a user's sessions by the time of their making."""
     return f"{user(user_id)}:sessions"
+
+
+def user_tokens(user_id: str) -> str:
+    """The digests of a user's CLI tokens by the time at which they end, whatever organization they are for."""
+    return f"{user(user_id)}:tokens"
 
 
 def device(digest: str) -> str:

@@ -56,6 +56,7 @@ class SessionRecord:
         user: the user's id. org, project: where he works now, if he is a member anywhere. role: his role there now.
         csrf: the token that goes with every change. ends_at_s: Unix seconds of its end, however busy it is.
         is_backed: the user may log in, and has the password that he had.
+        password_version: of the password that he had.
     """
 
     id: str
@@ -67,6 +68,7 @@ class SessionRecord:
     csrf: str
     ends_at_s: int
     is_backed: bool = True
+    password_version: int = 0
     role: str | None = None
     org_is_active: bool = False
     org_limits: Mapping[str, int] = field(default_factory=dict)
@@ -207,6 +209,7 @@ class RedisSessions:
             csrf=stored["csrf"],
             ends_at_s=ends_at_s,
             is_backed=user.get("status") == "active" and user["password_version"] == stored["password_version"],
+            password_version=int(stored["password_version"]),
             role=role,
             org_is_active=organization.get("status") == "active",
             org_limits=read_limits(organization),

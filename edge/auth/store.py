@@ -28,6 +28,14 @@ class RecordExists(Exception):
     """There is one already; the message is one sentence for an operator."""
 
 
+class NoRoom(Exception):
+    """There are as many as there may be; the message is one sentence for whoever wants one more."""
+
+
+class NotYours(Exception):
+    """The record is there, and is not for this one to change."""
+
+
 @contextlib.asynccontextmanager
 async def answering() -> AsyncIterator[None]:
     """Bound what is asked of Redis for a caller who waits.

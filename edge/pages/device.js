@@ -32,7 +32,7 @@ class Refusal extends Error {
 /** The answer's body and, by the server's own clock, its time. */
 async function ask(method, path, body) {
   const headers = body === undefined ? {} : { "Content-Type": "application/json" };
-  if (method !== "GET" && session) headers["x-b3os-csrf"] = session.csrf_token;
+  if (session) headers["x-b3os-csrf"] = session.csrf_token;
   let response, text;
   try {
     response = await fetch(path, { method, headers, body: JSON.stringify(body), cache: "no-store", redirect: "error" });

@@ -1,7 +1,7 @@
 """Schemas are read and grammars compiled in a process that can be killed, before vLLM compiles where nothing can be.
 
-Decides what a caller hears of a guide that is too much, and that each is tried once. Must not know xgrammar; what a
-guide may cost is `grammar_zygote.py`'s.
+Decides what a caller hears of a guide that is too much, and that each payer's is tried once. Must not know xgrammar;
+what a guide may cost is `grammar_zygote.py`'s.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,14 +17,14 @@ import orjson
 from node.engine.dialect.spec import Dialect
 from node.engine.guide_text import write_guide
 from node.engine.port import Guide, Schema, Tool
+from node.engine.verdicts import Verdicts
 from node.forks.messages import Outcome
 from node.forks.pool import Busy, Pool
 from node.forks.process import Gone, Killed
 from node.schema.refusal import invalid, unenforceable
 from shared.errors import BACKEND_UNAVAILABLE, INVALID_REQUEST, UNSUPPORTED_PARAMETER, ApiError
 
-MOST_VERDICTS = 2048
-MOST_KEPT_CHARS = 64 << 20
+MOST_KEPT_BYTES = 64 << 20
 MOST_SCHEMA_BYTES = 256 << 10
 MOST_WAITING = 64
 MOST_FORKS = 6
@@ -87,9 +86,8 @@ class GrammarGuard:
             passed_on=_PASSED_ON,
             environment=_ENVIRONMENT,
         )
-        self._verdicts: OrderedDict[bytes, Verdict] = OrderedDict()
-        self._kept_chars = 0
-        self._running: dict[bytes, asyncio.Task[Verdict]] = {}
+        self._verdicts: Verdicts[Verdict] = Verdicts(MOST_KEPT_BYTES)
+        self._running: dict[tuple[str, bytes], asyncio.Task[Verdict]] = {}
 
     @property
     def pid(self) -> int | None:
@@ -111,7 +109,7 @@ class GrammarGuard:
         """The structural tag that keeps an answer to its guide; None where there is nothing to enforce.
 
         Args:
-            payer: who is next where many wait is who has fewest at work.
+            payer: who asks. Who is next where many wait is who has fewest at work.
             thinks: the answer begins with thinking, which the tag then covers too.
 
         Raises:
@@ -120,12 +118,13 @@ class GrammarGuard:
         promises = guide.promises()
         if not promises:
             return None
-        if sum(len(orjson.dumps(schema.schema)) for schema in promises) > MOST_SCHEMA_BYTES:
+        text = await asyncio.to_thread(_write, guide, dialect, thinks=thinks)
+        if text is None:
             raise unenforceable(promises[-1].path, f"more than {MOST_SCHEMA_BYTES // 1024} KiB of schemas at once")
-        verdict = await self.check(guide, dialect, thinks=thinks, payer=payer)
+        verdict = await self._check(text, payer)
         if isinstance(verdict, Refused):
             for schema in promises if len(promises) > 1 else ():
-                alone = await self.check(_alone(schema, guide), dialect, thinks=False, payer=payer)
+                alone = await self._check(write_guide(_alone(schema, guide), dialect, thinks=False), payer)
                 if not isinstance(alone, Accepted):
                     raise _refusal(alone, schema.path)
         if not isinstance(verdict, Accepted):
@@ -133,17 +132,19 @@ class GrammarGuard:
         return verdict.tag
 
     async def check(self, guide: Guide, dialect: Dialect, *, thinks: bool, payer: str = "") -> Verdict:
-        """What is to be said of a guide."""
-        text = write_guide(guide, dialect, thinks=thinks)
-        key = hashlib.sha256(text.encode()).digest()
-        if key in self._verdicts:
-            self._verdicts.move_to_end(key)
-            return self._verdicts[key]
-        if key not in self._running:
-            task = self._running[key] = asyncio.create_task(self._judge(key, text, payer))
+        """What is to be said of a guide, however large."""
+        return await self._check(write_guide(guide, dialect, thinks=thinks), payer)
+
+    async def _check(self, guide: str, payer: str) -> Verdict:
+        text = guide.encode()
+        key = hashlib.sha256(text).digest()
+        if (known := self._verdicts.get(payer, key)) is not None:
+            return known
+        if (payer, key) not in self._running:
+            task = self._running[payer, key] = asyncio.create_task(self._judge(key, text, payer))
             task.add_done_callback(_notice)
         # Whoever gives up must not take the verdict from others that wait for it.
-        return await asyncio.shield(self._running[key])
+        return await asyncio.shield(self._running[payer, key])
 
     async def close(self) -> None:
         """End the process."""
@@ -151,25 +152,28 @@ class GrammarGuard:
             task.cancel()
         await self._pool.close()
 
-    async def _judge(self, key: bytes, text: str, payer: str) -> Verdict:
+    async def _judge(self, key: bytes, text: bytes, payer: str) -> Verdict:
         try:
             verdict = await self._ask(text, payer)
         finally:
-            del self._running[key]
-        self._verdicts[key] = verdict
-        self._kept_chars += _weight(verdict)
-        while len(self._verdicts) > MOST_VERDICTS or self._kept_chars > MOST_KEPT_CHARS:
-            _, oldest = self._verdicts.popitem(last=False)
-            self._kept_chars -= _weight(oldest)
+            del self._running[payer, key]
+        self._verdicts.keep(payer, key, verdict, len(verdict.tag) if isinstance(verdict, Accepted) else 0)
         return verdict
 
-    async def _ask(self, text: str, payer: str) -> Verdict:
+    async def _ask(self, text: bytes, payer: str) -> Verdict:
         try:
-            return await self._pool.ask(text.encode(), read=_read, payer=payer)
+            return await self._pool.ask(text, read=_read, payer=payer)
         except Killed as killed:
             return _verdict_on(killed.outcome)
         except (Busy, Gone):
             raise _busy() from None
+
+
+def _write(guide: Guide, dialect: Dialect, *, thinks: bool) -> str | None:
+    """A guide's text, or None where its schemas are too large. Of 10 MB of them that takes 20 ms."""
+    if sum(len(orjson.dumps(schema.schema)) for schema in guide.promises()) > MOST_SCHEMA_BYTES:
+        return None
+    return write_guide(guide, dialect, thinks=thinks)
 
 
 def _read(answer: bytes) -> Verdict:
@@ -221,10 +225,6 @@ def _alone(schema: Schema, guide: Guide) -> Guide:
     if schema is guide.answer:
         return Guide(answer=schema)
     return Guide(tools=(Tool("f", schema, is_strict=True),), must_call=True, one_call=True)
-
-
-def _weight(verdict: Verdict) -> int:
-    return len(verdict.tag) if isinstance(verdict, Accepted) else 0
 
 
 def _refusal(verdict: Refused | Unenforceable, path: str) -> ApiError:

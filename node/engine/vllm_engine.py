@@ -196,8 +196,11 @@ class VllmEngine:
         Raises:
             ApiError: it can't be made, or not within bounds; `param` is the schema to blame.
         """
+        await self._tag(rendered, guide)
+
+    async def _tag(self, rendered: RenderedPrompt, guide: Guide) -> str | None:
         payer = str(rendered.engine_input.get("cache_salt"))  # one for each organization
-        await self._guard.tag(guide, self._markers.dialect, thinks=rendered.thinking, payer=payer)
+        return await self._guard.tag(guide, self._markers.dialect, thinks=rendered.thinking, payer=payer)
 
     def generate(self, rendered: RenderedPrompt, guide: Guide, sampling: Sampling, request_id: str) -> VllmGeneration:
         """Start generating; `max_tokens` is capped to the room that is left.
@@ -244,7 +247,7 @@ class VllmEngine:
     async def _outputs(
         self, rendered: RenderedPrompt, guide: Guide, parameters: Any, request_id: str
     ) -> AsyncGenerator[Any]:
-        tag = await self._guard.tag(guide, self._markers.dialect, thinks=rendered.thinking)
+        tag = await self._tag(rendered, guide)
         if tag is not None:
             _add_grammar(parameters, tag)
         reasoning: dict[str, Any] = {}

@@ -1,7 +1,8 @@
 """What is billed, by how far a request came. Pure.
 
 Decides the rule: nothing before the prompt was computed, then the prompt and every token that was generated, whatever
-ended it. Must not know where counts come from, nor where a bill goes.
+ended it. Must not know where counts come from, nor where a bill goes. What the meter keeps is more in one case:
+whoever leaves before the first token pays nothing, but his prompt was computed all the same.
 """
 
 from __future__ import annotations
@@ -31,9 +32,15 @@ class Ending:
     phases_ms: Mapping[str, float] = field(default_factory=dict)
 
 
-def build_settlement(hold: Hold, progress: Progress, ending: Ending, image_bytes: int) -> Settlement:
-    """The bill of a request whose node is alive."""
-    return Settlement(hold, _ended(_counted(running_record(hold.subject), hold, progress, image_bytes), ending))
+def build_settlement(
+    hold: Hold, progress: Progress, ending: Ending, image_bytes: int, *, is_certain: bool = True
+) -> Settlement:
+    """The bill of a request whose node is alive; `is_certain` is whether it knows that the request was let in."""
+    record = _ended(_counted(running_record(hold.subject), hold, progress, image_bytes), ending)
+    metered = record.input_tokens + record.output_tokens
+    if ending.outcome == "client_gone":  # else a prompt without an answer would cost neither money nor tokens
+        metered = max(metered, progress.input_tokens)
+    return Settlement(hold, record, is_certain=is_certain, metered_tokens=metered)
 
 
 def build_abandoned(hold: Hold, progress: Progress, image_bytes: int) -> Settlement:

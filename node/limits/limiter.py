@@ -93,12 +93,17 @@ class Settlement:
 
     Attributes:
         is_last_word: from the request's own node, which knows the last token. A sweeper's is not, and gives way.
+        is_certain: whether it was let in. Else nobody heard the store's answer: where it has no reservation there is
+            nothing to book, and an admission that comes late is to be refused.
+        metered_tokens: what the meter keeps, billed or not; None is what is billed.
         record: its entry in the request log, counts and cost of the bill included.
     """
 
     hold: Hold
     record: RequestRecord
     is_last_word: bool = True
+    is_certain: bool = True
+    metered_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +119,17 @@ class Admitted:
     limit: int | None = None
     remaining: int | None = None
     reset_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Unanswered:
+    """The store was asked, and its answer did not come: it may have let the request in.
+
+    Attributes:
+        hold: as the store has it then, so that it can be ended.
+    """
+
+    hold: Hold
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +204,7 @@ class Settled:
     """Booked, once.
 
     Attributes:
-        was_known: false where the store had lost the reservation.
+        was_known: false where the store had no reservation.
     """
 
     was_known: bool = True
@@ -215,7 +231,7 @@ class Unavailable:
 
 
 Refusal = RateLimited | ConcurrencyLimited | CapReached | NeverFits | AlreadySettled | Unavailable
-Admission = Admitted | Refusal
+Admission = Admitted | Unanswered | Refusal
 Adjustment = Adjusted | RateLimited | CapReached | NeverFits | AlreadySettled | Lost | Unavailable
 Charge = Charged | RateLimited | NeverFits | Unavailable
 Renewal = Renewed | AlreadySettled | Unavailable

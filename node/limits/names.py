@@ -9,7 +9,15 @@ from datetime import UTC, datetime
 from typing import Literal
 
 from node.limits.limiter import Hold, Period, Subject
-from shared.org_keys import org_key, record_ids_key, record_key, spend_key, usage_key
+from shared.org_keys import (
+    org_key,
+    record_ids_key,
+    record_key,
+    refused_ids_key,
+    refused_key,
+    spend_key,
+    usage_key,
+)
 
 DAY_MS = 86_400_000
 ORGS = "b3os:limits:orgs"
@@ -107,4 +115,11 @@ def settle_keys(hold: Hold) -> list[str]:
         usage_key(org, period_name("day", at_ms)),
         record_key(org, request_id),
         record_ids_key(org),
+        refused_ids_key(org),
+        refused_key(org),
     ]
+
+
+def refuse_keys(org: str, request_id: str) -> list[str]:
+    """In the order of `refuse.lua`."""
+    return [record_key(org, request_id), done_key(org, request_id), refused_ids_key(org), refused_key(org)]

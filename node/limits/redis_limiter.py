@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from redis.asyncio import Redis
@@ -16,17 +17,19 @@ from node.limits import limiter as port
 from node.limits import names
 from node.limits.facts import encode_subject, running_record
 from node.limits.limiter import Hold, Needs, Progress, SpendCap, Subject
-from node.limits.store import Argument, Script, Store, load_script
-from shared.org_keys import record_key, refused_ids_key, refused_key
+from node.limits.store import Argument, Delivery, Script, Store, load_script
 from shared.request_log import KEEP_S, RequestRecord, oldest_id
 from shared.usage import field_prefix
 
 LEASE_MS = 30_000
 DONE_MS = 40 * names.DAY_MS
 """How long a bill is remembered as booked: longer than a spool may wait."""
+FREE_DONE_MS = names.DAY_MS
+"""The same of a free bill, which is dropped where it comes later: a bill that may be forgotten can't fill Redis."""
 BOOKS_S = 400 * 86_400
 """How long days and months of usage and spending are kept; the ledger is kept for good."""
-MOST_REFUSED = 1000
+MOST_FREE = 1000
+"""Records of an organization's requests that cost nothing, refused ones among them: the newest are kept."""
 ANNOUNCE_EVERY_S = 60
 _METERS: tuple[port.LimitName, ...] = ("requests_per_minute", "tokens_per_minute", "image_bytes_per_minute")
 _ADMIT, _ADJUST, _CHARGE, _RENEW, _SETTLE, _REFUSE = map(
@@ -54,23 +57,26 @@ class RedisLimiter:
         """One round trip; two where the clocks disagree on the day."""
         if not await self._announce(subject.org):
             return port.Unavailable()
-        owner = secrets.token_hex(8)
-        answer = await self._admit_on(self._near_ms(), owner, subject, needs)
+        sent, delivery = Hold(subject, self._near_ms(), secrets.token_hex(8)), Delivery()
+        answer = await self._admit_on(sent, needs, delivery)
         match answer:
             case ["day", now_ms]:
                 self._ahead_ms = int(now_ms) - system_ms()
-                answer = await self._admit_on(int(now_ms), owner, subject, needs)
+                sent, delivery = replace(sent, admitted_ms=int(now_ms)), Delivery()
+                answer = await self._admit_on(sent, needs, delivery)
             case _:
                 pass  # the answer that is read below
         match answer:
             case ["admitted", admitted_ms, remaining, reset_ms]:
-                hold = Hold(subject, int(admitted_ms), owner)
+                hold = replace(sent, admitted_ms=int(admitted_ms))
                 if remaining == "":
                     return port.Admitted(hold)
                 limit = subject.limits.requests_per_minute
                 return port.Admitted(hold, limit, int(remaining), _whole_s(reset_ms))
             case ["day", _]:  # midnight came between
                 return port.Unavailable()
+            case None if delivery.may_have_acted:
+                return port.Unanswered(sent)
             case ["concurrency", running]:
                 return port.ConcurrencyLimited(subject.limits.concurrent_requests or 0, int(running))
             case ["rate", meter, remaining, wait_ms]:
@@ -80,7 +86,9 @@ class RedisLimiter:
             case _:
                 return _spend_or_settled(answer, subject.cap, needs)
 
-    async def _admit_on(self, near_ms: int, owner: str, subject: Subject, needs: Needs) -> list[Any] | None:
+    async def _admit_on(self, sent: Hold, needs: Needs, delivery: Delivery) -> list[Any] | None:
+        """On the day of what is sent, if Redis has the same."""
+        subject, near_ms = sent.subject, sent.admitted_ms
         limits = subject.limits
         per_minute = (limits.requests_per_minute, limits.tokens_per_minute, limits.image_bytes_per_minute)
         meters = [each for pair in zip(_needs_of(needs), map(_limit, per_minute), strict=True) for each in pair]
@@ -98,9 +106,9 @@ class RedisLimiter:
             KEEP_S * 1000,
             oldest_id(near_ms),
             BOOKS_S,
-            owner,
+            sent.owner,
         ]
-        return await self._run(_ADMIT, names.admit_keys(subject, near_ms), arguments)
+        return await self.store.run(_ADMIT, names.admit_keys(subject, near_ms), arguments, delivery)
 
     async def adjust(self, hold: Hold, needs: Needs) -> port.Adjustment:
         """Tokens and cost; image bytes have a call of their own."""
@@ -176,6 +184,9 @@ class RedisLimiter:
                 return port.Amended()
             case ["settled"]:
                 return port.AlreadySettled()
+            case ["day", admitted_ms]:  # an earlier attempt was let in on another day, and this one took it over
+                admitted = replace(hold, admitted_ms=int(admitted_ms))
+                return await self.settle(replace(settlement, hold=admitted))
             case ["alive"]:
                 return port.StillAlive()
             case ["old"]:
@@ -186,14 +197,14 @@ class RedisLimiter:
                 raise _unknown(answer)
 
     def _bill(self, settlement: port.Settlement) -> list[Argument]:
-        hold, record = settlement.hold, settlement.record
+        hold, record, metered = settlement.hold, settlement.record, settlement.metered_tokens
         subject = hold.subject
         return [
             self._now(),
             subject.request_id,
-            "owner" if settlement.is_last_word else "sweep",
+            _voice(settlement),
             hold.admitted_ms,
-            record.input_tokens + record.output_tokens,
+            record.input_tokens + record.output_tokens if metered is None else metered,
             int(subject.limits.requests_per_minute is not None),
             int(subject.limits.tokens_per_minute is not None),
             DONE_MS,
@@ -208,14 +219,16 @@ class RedisLimiter:
             record.cost_nano_usd,
             record.outcome,
             hold.owner,
+            FREE_DONE_MS,
+            MOST_FREE,
             *("key", subject.key_id, "project", subject.project, "model", subject.model, "node", subject.node),
             *("price", subject.price.version, "admitted_ms", hold.admitted_ms),
         ]
 
     async def log_refusal(self, org: str, record: RequestRecord) -> None:
-        """Among the newest `MOST_REFUSED` of the organization."""
-        keys = [record_key(org, record.id), refused_ids_key(org), refused_key(org)]
-        await self.store.run(_REFUSE, keys, [record.id, record.encode(), MOST_REFUSED, KEEP_S * 1000])
+        """Among the newest `MOST_FREE` of the organization."""
+        arguments: list[Argument] = [record.id, record.encode(), MOST_FREE, KEEP_S * 1000]
+        await self.store.run(_REFUSE, names.refuse_keys(org, record.id), arguments)
 
     async def _announce(self, org: str) -> bool:
         """Tell sweepers of an organization, before it can have a reservation; false if Redis doesn't answer."""
@@ -244,6 +257,13 @@ class RedisLimiter:
 async def _add_org(redis: Redis, org: str) -> bool:
     await redis.zadd(names.ORGS, {org: system_ms() // 1000})
     return True
+
+
+def _voice(settlement: port.Settlement) -> str:
+    """Who speaks, for `settle.lua`."""
+    if not settlement.is_last_word:
+        return "sweep"
+    return "owner" if settlement.is_certain else "void"
 
 
 def _needs_of(needs: Needs) -> tuple[int, int, int]:

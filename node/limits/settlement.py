@@ -28,14 +28,20 @@ from node.limits.limiter import (
     Progress,
     Refusal,
     Subject,
+    Unanswered,
+    Unavailable,
 )
-from shared.errors import ApiError
+from node.limits.told import build_refusal
+from node.limits.waits import Waits
+from shared.errors import NODE_UNAVAILABLE, ApiError
 from shared.request_log import Outcome
 from shared.tasks import end_task
 from shared.timing import Phases
 
 RENEW_EVERY_S = 10.0
 CLIENT_GONE = 499
+_STOPPED: tuple[Outcome, int, str] = ("failed", NODE_UNAVAILABLE.status, NODE_UNAVAILABLE.code)
+"""A node that stops cancels what it did not end in time; the edge tells the client so."""
 _log = logging.getLogger("b3os.settlement")
 
 
@@ -61,28 +67,46 @@ class Desk:
     limiter: Limiter
     books: Books
     renew_every_s: float = RENEW_EVERY_S
+    waits: Waits = field(default_factory=Waits)
+    is_stopping: bool = False
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     async def open(self, subject: Subject, needs: Needs, phases: Phases | None = None) -> Reservation | Refusal:
         """Admit; the reservation is then the caller's to enter, at once.
 
-        A caller that is cancelled while Redis answers leaves nothing behind.
+        A caller that is cancelled while Redis answers leaves nothing behind, nor does one that hears no answer.
         """
+        if (refusal := self.waits.refuse(subject)) is not None:
+            return refusal
         asked: asyncio.Task[Admission] = self.start(self.limiter.admit(subject, needs))
+        notes = Notes(phases=phases)
         try:
             admission = await asyncio.shield(asked)
-        except asyncio.CancelledError:
-            self.start(self._undo(asked, phases))
+        except asyncio.CancelledError as error:
+            self.start(self._undo(asked, notes, error))
             raise
-        if isinstance(admission, Admitted):
-            return Reservation(self, admission, Notes(phases=phases))
-        return admission
+        self.waits.note(subject, admission)
+        match admission:
+            case Admitted():
+                return Reservation(self, admission, notes)
+            case Unanswered():
+                notes.outcome = "refused"
+                self.start(self._undo(asked, notes, build_refusal(Unavailable(), subject)))
+                return Unavailable()
+            case _:
+                return admission
 
-    async def _undo(self, asked: asyncio.Task[Admission], phases: Phases | None) -> None:
+    async def _undo(self, asked: asyncio.Task[Admission], notes: Notes, error: BaseException) -> None:
+        """Bill nothing for what was, or may have been, let in for nobody."""
         admission = await asked
         if isinstance(admission, Admitted):
-            reservation = Reservation(self, admission, Notes(phases=phases))
-            await reservation.settle(asyncio.CancelledError())
+            await Reservation(self, admission, notes).settle(error)
+        elif isinstance(admission, Unanswered):
+            await Reservation(self, Admitted(admission.hold), notes, is_certain=False).settle(error)
+
+    def stop(self) -> None:
+        """From here on it is the node that ends what runs, and no client that left."""
+        self.is_stopping = True
 
     def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Work that no caller's cancellation reaches."""
@@ -100,9 +124,10 @@ class Desk:
 class Reservation:
     """A context manager around all that is done for an admitted request."""
 
-    def __init__(self, desk: Desk, admitted: Admitted, notes: Notes) -> None:
+    def __init__(self, desk: Desk, admitted: Admitted, notes: Notes, *, is_certain: bool = True) -> None:
+        """`is_certain` is whether the store said so."""
         self.admitted, self.notes = admitted, notes
-        self._desk, self._hold = desk, admitted.hold
+        self._desk, self._hold, self._is_certain = desk, admitted.hold, is_certain
         self._usage: Usage | None = None
         self._has_prefilled = False
         self._image_bytes = 0
@@ -162,7 +187,9 @@ class Reservation:
         """Bill it; `error` is what ended it early."""
         if self._renewing is not None:
             await end_task(self._renewing)
-        settlement = build_settlement(self._hold, self.progress(), self._ending(error), self._image_bytes)
+        settlement = build_settlement(
+            self._hold, self.progress(), self._ending(error), self._image_bytes, is_certain=self._is_certain
+        )
         booking = await self._desk.books.book(settlement)
         if isinstance(booking, AlreadySettled):
             _log.warning("a request was settled before", extra={"facts": {"request": self._hold.subject.request_id}})
@@ -182,7 +209,8 @@ class Reservation:
             _log.exception("a renewal failed")
 
     def _ending(self, error: BaseException | None) -> Ending:
-        outcome, status, code = _read_end(error, has_begun=self.notes.status is not None)
+        is_ours = self._desk.is_stopping and isinstance(error, asyncio.CancelledError)
+        outcome, status, code = _STOPPED if is_ours else _read_end(error, has_begun=self.notes.status is not None)
         phases = self.notes.phases
         return Ending(
             outcome=self.notes.outcome or outcome,

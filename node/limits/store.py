@@ -16,10 +16,11 @@ from typing import Any, TypeVar, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from node.limits.breaker import Breaker
+from node.limits.heartbeat import Heartbeat
 
 ANSWER_S = 1.0
 Argument = str | int | float
@@ -37,9 +38,20 @@ class Script:
 
 
 def load_script(name: str) -> Script:
-    """`lua/<name>.lua`, with the meters before it."""
-    text = "\n".join((_FOLDER / f"{part}.lua").read_text() for part in ("meter", name))
+    """`lua/<name>.lua`, with what scripts share before it."""
+    text = "\n".join((_FOLDER / f"{part}.lua").read_text() for part in ("meter", "log", name))
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+@dataclass(slots=True)
+class Delivery:
+    """What became of a question that had no answer.
+
+    Attributes:
+        may_have_acted: whether it was sent: Redis may do as it says, or has done so.
+    """
+
+    may_have_acted: bool = False
 
 
 class Store:
@@ -48,8 +60,15 @@ class Store:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self.breaker = Breaker(self._probe)
+        self._heartbeat = Heartbeat()
 
-    async def run(self, script: Script, keys: Sequence[str], arguments: Sequence[Argument]) -> list[Any] | None:
+    async def run(
+        self,
+        script: Script,
+        keys: Sequence[str],
+        arguments: Sequence[Argument],
+        delivery: Delivery | None = None,
+    ) -> list[Any] | None:
         """A script's answer. Redis forgets scripts when it restarts: the text follows where the digest is unknown."""
 
         async def evaluate(redis: Redis) -> list[Any]:
@@ -59,16 +78,20 @@ class Store:
                 answer = await redis.eval(script.text, len(keys), *keys, *arguments)
             return cast("list[Any]", answer)
 
-        return await self.ask(evaluate)
+        return await self.ask(evaluate if delivery is None else _noted(evaluate, delivery))
 
     async def ask(self, question: Callable[[Redis], Awaitable[T]]) -> T | None:
         """The answer to anything, within the deadline."""
         if self.breaker.is_open:
             return None
+        self._heartbeat.start()
         try:
             async with asyncio.timeout(ANSWER_S):
                 return await question(self._redis)
-        except (RedisConnectionError, RedisTimeoutError, OSError, TimeoutError):
+        except (RedisTimeoutError, TimeoutError):
+            if not self._heartbeat.was_late():  # else the answer may be here, and it was us who didn't read it
+                self.breaker.trip()
+        except (RedisConnectionError, OSError):
             self.breaker.trip()
         except RuntimeError:
             _log.exception("the connection broke")  # uvloop's word for writing to one that ended a moment ago
@@ -83,4 +106,20 @@ class Store:
 
     async def aclose(self) -> None:
         """Stop probing; the client is its owner's to close."""
+        self._heartbeat.stop()
         await self.breaker.aclose()
+
+
+def _noted(question: Callable[[Redis], Awaitable[T]], delivery: Delivery) -> Callable[[Redis], Awaitable[T]]:
+    """The question, on a connection that is open before it is asked: what fails earlier was never sent."""
+
+    async def ask(redis: Redis) -> T:
+        async with redis.client() as connected:
+            delivery.may_have_acted = True
+            try:
+                return await question(connected)
+            except ResponseError:  # Redis answers, and scripts write only what they may
+                delivery.may_have_acted = False
+                raise
+
+    return ask

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -18,6 +19,7 @@ MOST_STEPS = 1_000_000
 """Of the validator, each well under a microsecond."""
 _MOST_PAIRS = 50_000
 _MOST_PATTERN_BYTES = 1 << 20
+"""Of what all patterns of a schema become. To compile so much takes 7 ms, in which nothing else goes on."""
 _COMBINERS = ("anyOf", "oneOf", "allOf")
 _BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _VALUES = ("const", "enum", "default", "examples")
@@ -32,7 +34,8 @@ class Conformance:
         self._schema = dict(schema)
         self._simpler: Any = _rewrite(self._schema, _branching) if _has_reference(self._schema) else self._schema
         self._may_explode = self._simpler != self._schema
-        self._validator = _build(self._schema)
+        self._pattern_bytes = _MOST_PATTERN_BYTES // max(1, _count_patterns(self._schema))
+        self._validator = self._build(self._schema)
 
     def holds(self, value: Any) -> bool:
         """Whether a value matches, as far as this can be told in bounded time."""
@@ -42,23 +45,23 @@ class Conformance:
             return bool(self._validator.is_valid(value))
         if _Steps(self._simpler).count(value) > MOST_STEPS:
             return True
-        simpler = _build(self._simpler)
+        simpler = self._build(self._simpler)
         return simpler is None or bool(simpler.is_valid(value))
 
+    def _build(self, schema: dict[str, Any]) -> Any | None:
+        """A validator, without the patterns that it can't match; None for no schema of this draft."""
+        unmatched = partial(_unmatched, most_bytes=self._pattern_bytes)
+        for read in (lambda: schema, lambda: _rewrite(schema, unmatched)):
+            with suppress(ValueError, jsonschema_rs.ReferencingError):
+                return _validator(read(), self._pattern_bytes)
+        return None
 
-def _build(schema: dict[str, Any]) -> Any | None:
-    """A validator, without the patterns that it can't match; None for no schema of this draft."""
-    for read in (lambda: schema, lambda: _rewrite(schema, _unmatched)):
-        with suppress(ValueError, jsonschema_rs.ReferencingError):
-            return _validator(read())
-    return None
 
-
-def _validator(schema: dict[str, Any]) -> Any:
+def _validator(schema: dict[str, Any], pattern_bytes: int) -> Any:
     return jsonschema_rs.Draft202012Validator(
         schema,
         retriever=_refuse,
-        pattern_options=jsonschema_rs.RegexOptions(size_limit=_MOST_PATTERN_BYTES),
+        pattern_options=jsonschema_rs.RegexOptions(size_limit=pattern_bytes),
         validate_formats=False,
     )
 
@@ -85,20 +88,20 @@ def _rewrite(schema: Any, left_out: Callable[[Mapping[str, Any]], Collection[str
     return {key: value for key, value in kept.items() if key not in without}
 
 
-def _unmatched(schema: Mapping[str, Any]) -> Collection[str]:
+def _unmatched(schema: Mapping[str, Any], most_bytes: int) -> Collection[str]:
     """Lookaround, and what is too large."""
-    found = ["pattern"] if not _is_matched(schema.get("pattern")) else []
+    found = ["pattern"] if not _is_matched(schema.get("pattern"), most_bytes) else []
     patterns = schema.get("patternProperties")
-    if isinstance(patterns, Mapping) and not all(map(_is_matched, patterns)):
+    if isinstance(patterns, Mapping) and not all(_is_matched(pattern, most_bytes) for pattern in patterns):
         found += ["patternProperties", "additionalProperties", "unevaluatedProperties"]
     return found
 
 
-def _is_matched(pattern: Any) -> bool:
+def _is_matched(pattern: Any, most_bytes: int) -> bool:
     if pattern is None:
         return True
     try:
-        _validator({"pattern": pattern})
+        _validator({"pattern": pattern}, most_bytes)
     except ValueError:
         return False
     return True
@@ -117,15 +120,25 @@ def _branching(schema: Mapping[str, Any]) -> Collection[str]:
 
 
 def _has_reference(schema: Any) -> bool:
+    return any("$ref" in node for node in _walk(schema))
+
+
+def _count_patterns(schema: Any) -> int:
+    """Of a part, and of names."""
+    nodes = list(_walk(schema))
+    names = (node.get("patternProperties") for node in nodes)
+    return sum("pattern" in node for node in nodes) + sum(len(name) for name in names if isinstance(name, Mapping))
+
+
+def _walk(schema: Any) -> Iterator[Mapping[str, Any]]:
+    """Every object of a schema, whatever it stands for."""
     nodes: list[Any] = [schema]
     for node in nodes:  # grows as it goes
         if isinstance(node, Mapping):
-            if "$ref" in node:
-                return True
+            yield node
             nodes += node.values()
         elif isinstance(node, list):
             nodes += node
-    return False
 
 
 def _is_index(step: str) -> bool:

@@ -43,9 +43,10 @@ def _of_blocks(content: Any, path: str) -> Iterator[str]:
         if isinstance(block, RedactedThinkingBlock):
             yield f"{path}.redacted_thinking"
         yield from _set_of(block, _OF_BLOCKS, f"{path}.")
-        yield from _of_blocks(getattr(block, "content", None), f"{path}.content")
+        yield from _of_blocks(vars(block).get("content"), f"{path}.content")
 
 
 def _set_of(value: Any, names: tuple[str, ...], prefix: str) -> Iterator[str]:
-    """Those of the names that a value has, and has set."""
-    yield from (prefix + name for name in names if getattr(value, name, None) is not None)
+    """Those of the names that a value has, and has set. To ask pydantic for a field that isn't there takes 1 µs."""
+    fields = {} if value is None else vars(value)
+    yield from (prefix + name for name in names if fields.get(name) is not None)

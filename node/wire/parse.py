@@ -24,8 +24,9 @@ MAX_TOOLS = 1000
 MAX_STOPS = 256
 MAX_STOP_CHARACTERS = 16_384
 MAX_FIELDS = 64
-MAX_BRACKETS = 500_000
-"""Opening brackets in a body, inside strings too. Reading JSON holds the event loop: 3 million arrays took it 1 s."""
+MAX_VALUES = 150_000
+"""Of JSON, at every level. To read it is one call that holds the interpreter: so many keys take it 20 ms."""
+_SLICE_BYTES = 64 << 10
 
 _NO_LIMIT = 2**53
 _EMPTY_IS_UNSET = ("tools", "mcp_servers")
@@ -77,8 +78,8 @@ def list_faults(error: ValidationError) -> list[ErrorDetails]:
 
 
 def _load(body: bytes) -> dict[str, Any]:
-    if body.count(b"[") + body.count(b"{") > MAX_BRACKETS:
-        raise ApiError(INVALID_REQUEST, f"the request body has more than {MAX_BRACKETS} opening brackets")
+    if _count_marks(body) > MAX_VALUES and count_values(body) > MAX_VALUES:
+        raise ApiError(INVALID_REQUEST, f"the request body has more than {MAX_VALUES} JSON values")
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -87,6 +88,26 @@ def _load(body: bytes) -> dict[str, Any]:
     if not isinstance(fields, dict):
         raise ApiError(INVALID_REQUEST, "the request body must be a JSON object")
     return fields
+
+
+def count_values(body: bytes) -> int:
+    """How many values JSON text has inside its outermost one: each has a comma or an opening bracket before it.
+
+    What is empty counts twice, and what stands in strings not at all. Goes by slices, so that no step is long.
+    """
+    count, start, is_inside = 0, 0, False
+    while part := body[start : start + _SLICE_BYTES]:
+        if (len(part) - len(part.rstrip(b"\\"))) % 2:  # half an escape
+            part += body[start + len(part) : start + len(part) + 1]
+        start += len(part)
+        pieces = part.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        count += _count_marks(b"".join(pieces[is_inside::2]))
+        is_inside ^= len(pieces) % 2 == 0
+    return count
+
+
+def _count_marks(text: bytes) -> int:
+    return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 def _check_counts(fields: dict[str, Any]) -> None:

@@ -117,7 +117,9 @@ def _is_deep(value: Any) -> bool:
     level: list[Any] = [value]
     for _ in range(MAX_INPUT_LEVELS):
         level = [inner for outer in level for inner in _inside(outer)]
-    return bool(level)
+        if not level:
+            return False
+    return True
 
 
 def _inside(value: Any) -> Iterable[Any]:

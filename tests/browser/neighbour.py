@@ -72,6 +72,12 @@ class Neighbour:
         else:
             await tab.evaluate(script, [*arguments, url, body])
 
+    async def lead(self, tab: Page, url: str) -> None:
+        """Have the whole tab go there, as a link does: cookies with SameSite=Lax go along."""
+        await tab.goto(self.url)
+        async with tab.expect_navigation(url=url):
+            await tab.evaluate("(url) => { location.href = url }", url)
+
     async def frame(self, tab: Page, url: str) -> list[str]:
         """Show a page inside one of this site; the headings that are seen in it."""
         await tab.goto(self.url)

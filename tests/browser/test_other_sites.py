@@ -17,6 +17,7 @@ from playwright.async_api import BrowserContext, Page, expect
 
 from edge.auth import redis_names as names
 from edge.auth.accounts import User
+from edge.auth.device import MAX_WRONG_CODES
 from edge.auth.session_cookie import NAME
 from edge.auth.sessions import Place, digest_of, new_value
 from shared.ids import new_record_id
@@ -34,6 +35,8 @@ OWN_FETCH = """async ([path, body, token]) => {
   const headers = { "Content-Type": "application/json", "x-b3os-csrf": token };
   return (await fetch(path, { method: "POST", headers, body: JSON.stringify(body) })).status;
 }"""
+OWN_LOOK = """async ([path, token]) => (await fetch(path, { headers: { "x-b3os-csrf": token } })).status"""
+LOOK = "/v1/auth/device"
 each_name = pytest.mark.parametrize("name", NAMES)
 
 
@@ -155,6 +158,24 @@ async def test_the_same_from_our_own_page_changes_all_of_it(victim: Victim) -> N
         "keys",
         "is pending",
     }
+
+
+@each_name
+async def test_no_link_of_another_site_uses_up_the_tries_of_a_code(
+    victim: Victim,
+    neighbours: dict[str, Neighbour],
+    answered: Callable[[], list[tuple[str, str, int]]],
+    profile: BrowserContext,
+    name: str,
+) -> None:
+    tab = await profile.new_page()
+    answered()
+    for _ in range(MAX_WRONG_CODES + 1):
+        await neighbours[name].lead(tab, f"{victim.edge.url}{LOOK}?user_code=BBBB-BBBB")
+    assert answered() == [("GET", LOOK, 403)] * (MAX_WRONG_CODES + 1)  # with the cookie: without it, it were 401
+    session = await victim.tab.evaluate("fetch('/v1/auth/session').then((answer) => answer.json())")
+    path = f"{LOOK}?user_code={victim.code}"
+    assert await victim.tab.evaluate(OWN_LOOK, [path, session["csrf_token"]]) == 200
 
 
 @each_name

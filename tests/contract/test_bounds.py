@@ -7,6 +7,7 @@ import json
 import zlib
 from typing import Any
 
+from node.wire.parse import count_values
 from tests.contract.bodies import USER, image
 from tests.contract.service import Service
 
@@ -80,10 +81,16 @@ def test_bounds_stop_sequences(service: Service) -> None:
     service.refused("stop_sequences", stop_sequences=["x" * 16_384, "y"])
 
 
-def test_bounds_opening_brackets(service: Service) -> None:
-    brackets = "[" * (500_000 - 3)
-    assert service.ask(brackets).status == 200
-    assert "500000 opening brackets" in service.ask(brackets + "[").words
+def test_bounds_json_values(service: Service) -> None:
+    user = {"role": "user", "content": '",[{' * 150_000}  # in a string they are none
+    call = {"type": "tool_use", "id": "a", "name": "f", "input": {"a": []}}
+    result = {"type": "tool_result", "tool_use_id": "a"}
+    messages = [user, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    others = count_values(json.dumps(service.body(messages=messages)).encode())
+    call["input"] = {"a": [1] * (150_000 - others + 1)}
+    assert service.ask(messages=messages).status == 200
+    call["input"] = {"a": [1] * (150_000 - others + 2)}
+    assert "150000 JSON values" in service.ask(messages=messages).words
 
 
 def test_bounds_bytes_of_a_schema(service: Service) -> None:

@@ -150,7 +150,7 @@ def test_the_bounds_are_the_code_s() -> None:
         "tools": [parse.MAX_TOOLS],
         "fields": [parse.MAX_FIELDS],
         "stop sequences": [parse.MAX_STOPS, parse.MAX_STOP_CHARACTERS],
-        "opening brackets": [parse.MAX_BRACKETS],
+        "JSON values": [parse.MAX_VALUES],
         "bytes of a schema": [65_536],
         "levels of a schema": [32],
         "bytes of the schemas that one answer is kept to": [grammar_guard.MOST_SCHEMA_BYTES],

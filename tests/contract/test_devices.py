@@ -46,6 +46,8 @@ def test_devices_decision_needs_a_session_with_its_token(service: Service, perso
     codes = begin(service)
     shown = person.send("GET", f"{DEVICE}?user_code={codes['user_code']}").message
     assert (shown["client"], shown["address"]) == ("b3os-cli", "127.0.0.1")
+    blind = person.send("GET", f"{DEVICE}?user_code={codes['user_code']}", x_b3os_csrf="")
+    assert blind.problem() == (403, "forbidden", None)
     assert decide(person, codes, "approve", x_b3os_csrf="") == 403
     assert decide(Person(service, ""), codes, "approve") == 401
     assert decide(person, codes, "approve") == 204

@@ -7,7 +7,7 @@ import pytest
 from shared.ids import REQUEST_ID
 from tests.contract.service import COUNT, MESSAGES, PREFIX, Answer, Service
 
-NODE_PHASES = ["parse", "admission", "images", "render", "guide"]
+NODE_PHASES = ["admission", "parse", "images", "render", "guide"]
 
 
 def answers_of_every_kind(service: Service) -> dict[str, Answer]:
@@ -42,8 +42,8 @@ def test_headers_server_timing_tells_the_edge_s_phases_then_the_node_s(service: 
     phases = {name: answer.phases for name, answer in answers_of_every_kind(service).items()}
     assert phases["whole"] == ["edge_auth", "edge_upstream", *NODE_PHASES, "model", "total"]
     assert phases["stream"] == ["edge_auth", "edge_upstream", *NODE_PHASES, "ttft"]
-    assert phases["count"] == ["edge_auth", "edge_upstream", "parse", "admission", "images", "render", "total"]
-    assert phases["node's refusal"] == ["edge_auth", "edge_upstream", "parse", "total"]
+    assert phases["count"] == ["edge_auth", "edge_upstream", "admission", "parse", "images", "render", "total"]
+    assert phases["node's refusal"] == ["edge_auth", "edge_upstream", "admission", "parse", "total"]
     assert phases["edge's refusal"] == ["edge_auth", "total"]
 
 

@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from edge.auth.key_store import MAX_GENERATIONS
+from edge.api.keys import USUAL_LIMIT
+from edge.auth.key_store import MAX_GENERATIONS, MAX_KEYS, MAX_TOKENS
 from edge.auth.scopes import ROLES, SCOPES
 from tests.contract.people import Person
 from tests.contract.service import Service
@@ -70,6 +71,35 @@ def test_keys_expiry_is_a_time_with_its_offset(person: Person) -> None:
     for wrong in ("2036-01-31T12:00:00", "2001-01-01T00:00:00Z", "2099-01-01T00:00:00Z"):
         body = {"name": "n", "project": "default", "expires_at": wrong}
         assert person.send("POST", KEYS, body).problem() == (400, "invalid_request", "expires_at")
+
+
+def test_keys_pages_go_on_where_one_ended(person: Person) -> None:
+    made = [new_key(person)["id"] for _ in range(2)]
+    first = person.send("GET", f"{KEYS}?limit=1").message
+    second = person.send("GET", f"{KEYS}?limit=1&cursor={first['next_cursor']}").message
+    assert len(first["data"]) == len(second["data"]) == 1
+    assert first["data"] != second["data"]
+    whole = person.send("GET", f"{KEYS}?limit=200").message
+    assert set(made) <= {key["id"] for key in whole["data"]}
+    assert USUAL_LIMIT == 50
+    for wrong in ("0", "201"):
+        assert person.send("GET", f"{KEYS}?limit={wrong}").problem() == (400, "invalid_request", "limit")
+
+
+def test_keys_number_is_a_thousand_beside_twenty_tokens_a_user() -> None:
+    """What becomes of one more: tests/integration/edge/test_keys.py and test_device.py."""
+    assert (MAX_KEYS, MAX_TOKENS) == (1000, 20)
+
+
+def test_keys_revoking_is_for_people_and_for_what_made_them(service: Service, person: Person) -> None:
+    maker, other = (new_key(person, scopes=["keys:write", "infer:run"]) for _ in range(2))
+    made = service.post({"name": "n", "project": "default"}, KEYS, Authorization=f"Bearer {maker['key']}").body
+    for key_id in (maker["id"], made["id"]):
+        answer = service.send(None, f"{KEYS}/{key_id}", "DELETE", key=other["key"])
+        assert answer.problem() == (403, "forbidden", "id")
+    assert service.send(None, f"{KEYS}/{made['id']}", "DELETE", key=maker["key"]).message["status"] == "revoked"
+    assert service.send(None, f"{KEYS}/{other['id']}", "DELETE", key=other["key"]).message["status"] == "revoked"
+    assert person.send("DELETE", f"{KEYS}/{maker['id']}").message["status"] == "revoked"
 
 
 def test_keys_cli_tokens_are_keys_of_a_user(service: Service, person: Person) -> None:

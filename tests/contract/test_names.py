@@ -12,7 +12,8 @@ import pytest
 from redis.asyncio import Redis
 
 from edge.auth.credentials import mint_credential
-from edge.auth.key_store import KeyRecord, RedisKeyStore
+from edge.auth.key_record import KeyRecord
+from edge.auth.key_store import RedisKeyStore
 from edge.auth.scopes import SCOPES
 from node.settings import NodeSection
 from shared.cli.dev import dev

@@ -16,7 +16,7 @@ from yarl import URL
 
 from edge.api.usage import MOST_DAYS
 from edge.auth.scopes import SCOPES
-from node.limits.redis_limiter import MOST_REFUSED
+from node.limits.redis_limiter import MOST_FREE
 from shared.ids import REQUEST_ID
 from tests.contract.people import Person
 from tests.contract.service import MESSAGES, Answer, Service
@@ -99,7 +99,7 @@ def test_requests_running_is_there_before_its_end(books: Books) -> None:
 
 
 def test_requests_refused_are_there_with_their_code(books: Books) -> None:
-    assert MOST_REFUSED == 1000
+    assert MOST_FREE == 1000
     request_id = books.ask(model="b3os/other")
     record = books.wait_for(request_id, lambda record: True)
     assert (record["outcome"], record["status"], record["error_code"]) == ("refused", 404, "model_not_available")

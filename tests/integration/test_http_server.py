@@ -158,14 +158,38 @@ async def test_nobody_is_asked_to_continue_where_there_is_no_route(server: Serve
 
 
 async def test_a_body_that_stops_coming_is_a_408(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.web.BODY_SILENCE_S", 0.2)
+    monkeypatch.setattr("shared.pace.GRACE_S", 0.2)
     status, headers, body = await server.exchange(POST + b"Content-Length: 9\r\n\r\nab")
     assert (status, json.loads(body)["error"]["code"]) == (408, "request_timeout")
     assert "x-should-retry" not in headers
 
 
-async def test_a_body_that_drips_is_a_408_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.web.BODY_TOTAL_S", 0.3)
+@pytest.mark.parametrize("at_first", [1, 700_000])
+async def test_a_body_that_drips_is_a_408_too(server: Server, monkeypatch: pytest.MonkeyPatch, at_first: int) -> None:
+    monkeypatch.setattr("shared.pace.GRACE_S", 0.3)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(POST + b"Content-Length: 900000\r\n\r\n" + b"a" * at_first)
+    answer = asyncio.create_task(reader.readuntil(b"\r\n"))
+    async with asyncio.timeout(30):
+        while not answer.done():
+            writer.write(b"a")
+            await asyncio.sleep(0.01)
+    writer.close()
+    assert b" 408 " in answer.result()
+
+
+async def test_a_body_that_takes_its_time_at_a_fair_speed_is_read(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shared.pace.GRACE_S", 5)
+    monkeypatch.setattr("shared.pace.LEAST_BYTES_PER_S", 1)
+    status, *_ = await server.exchange(POST + b"Content-Length: 12\r\n\r\n", *[b"a"] * 12)
+    assert status == 200
+
+
+async def test_no_body_takes_longer_than_all_have(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.pace.TOTAL_S", 0.3)
+    monkeypatch.setattr("shared.pace.LEAST_BYTES_PER_S", 1)
     status, *_ = await server.exchange(POST + b"Content-Length: 99\r\n\r\n", *[b"a"] * 12)
     assert status == 408
 

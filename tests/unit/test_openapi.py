@@ -46,7 +46,7 @@ def build_nobody() -> IdentityParts:
     auth = AuthRoutes(*[nothing] * 8, trusted_proxies=0)
     device = DeviceRoutes(*[nothing] * 8, trusted_proxies=0)
     requests, usage = RequestRoutes(nothing, nothing), UsageRoutes(nothing, nothing, nothing)
-    return IdentityParts(nothing, nothing, keys, auth, device, requests, usage, nothing, nothing, nothing)
+    return IdentityParts(nothing, nothing, keys, auth, device, requests, usage, nothing, nothing, nothing, nothing)
 
 
 def list_contents(value: Any, pointer: str = "") -> Iterator[tuple[str, Spec]]:

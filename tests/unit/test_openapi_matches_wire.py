@@ -117,5 +117,5 @@ def test_the_bounds_of_lists_are_those_that_the_parser_counts() -> None:
     assert fields["tools"]["anyOf"][0]["maxItems"] == parse.MAX_TOOLS
     assert fields["stop_sequences"]["anyOf"][0]["maxItems"] == parse.MAX_STOPS
     said = load()["info"]["description"]
-    for bound in (parse.MAX_BLOCKS, parse.MAX_BRACKETS, parse.MAX_STOP_CHARACTERS):
+    for bound in (parse.MAX_BLOCKS, parse.MAX_VALUES, parse.MAX_STOP_CHARACTERS):
         assert f"{bound:,}" in said

@@ -9,7 +9,7 @@
 local now, id, cost = now_ms(ARGV[1]), ARGV[3], ARGV[6]
 
 -- The names hold the day, and the caller's clock may be ahead of this one.
-if math.floor(now / 86400000) ~= tonumber(ARGV[2]) then return {'day', now} end
+if day_of(now) ~= tonumber(ARGV[2]) then return {'day', now} end
 
 if redis.call('EXISTS', KEYS[1]) == 1 then return {'settled'} end
 local stored = redis.call('HMGET', KEYS[2], 'admitted_ms', 'remaining', 'reset_ms', 'owner')

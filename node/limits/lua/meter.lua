@@ -11,6 +11,10 @@ local function now_ms(given)
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+local function day_of(at_ms)
+  return math.floor(tonumber(at_ms) / 86400000)
+end
+
 local function slot_of(at_ms)
   return math.floor(at_ms / SLOT_MS)
 end

@@ -1,15 +1,9 @@
--- Keep a refused request in the log. Only so many of an organization are kept, so that a flood can't fill the store.
--- KEYS: 1 record of an admitted request, 2 ids of refused, 3 records of refused
+-- Keep a refused request in the log, among the newest that cost nothing.
+-- KEYS: 1 record of an admitted request, 2 done, 3 ids of free ones, 4 records of free ones
 -- ARGV: 1 id, 2 record, 3 most, 4 ms
 
-if redis.call('EXISTS', KEYS[1]) == 1 then return {} end -- a retry of what was let in
-redis.call('ZADD', KEYS[2], 0, ARGV[1])
-redis.call('HSET', KEYS[3], ARGV[1], ARGV[2])
-local over = redis.call('ZCARD', KEYS[2]) - tonumber(ARGV[3])
-if over > 0 then
-  local oldest = redis.call('ZPOPMIN', KEYS[2], over)
-  for i = 1, #oldest, 2 do redis.call('HDEL', KEYS[3], oldest[i]) end
-end
-redis.call('PEXPIRE', KEYS[2], ARGV[4])
-redis.call('PEXPIRE', KEYS[3], ARGV[4])
+-- A retry of what was let in: that has its entry, while it runs and once it was settled.
+if redis.call('EXISTS', KEYS[1]) == 1 then return {} end
+if redis.call('EXISTS', KEYS[2]) == 1 and redis.call('HGET', KEYS[4], ARGV[1]) then return {} end
+keep_newest(KEYS[3], KEYS[4], ARGV[1], ARGV[2], ARGV[3], ARGV[4])
 return {}

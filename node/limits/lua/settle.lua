@@ -1,18 +1,27 @@
 -- Book a bill and end its reservation, once. The `done` marker decides, not the reservation: a bill that comes after
 -- the reservation was lost is booked all the same.
 -- KEYS: 1 done, 2 reservation, 3 leases, 4-6 spend of day, month, total, 7-8 meters of requests, tokens, 9 ledger,
---       10 usage, 11 record, 12 record ids
--- ARGV: 1 now, 2 id, 3 'owner' or 'sweep', 4 admitted ms, 5 used tokens, 6-7 whether requests, tokens have limits,
---       8 done ms, 9 record, 10 record ms, 11 prefix of usage fields, 12 books s,
---       13-17 input, output, cached, image bytes, cost, 18 outcome, 19 owner, 20.. names and values of the ledger entry
+--       10 usage, 11 record, 12 record ids, 13 ids of free ones, 14 records of free ones
+-- ARGV: 1 now, 2 id, 3 'owner', 'sweep' or 'void', 4 admitted ms, 5 used tokens, 6-7 whether requests, tokens have
+--       limits, 8 done ms, 9 record, 10 record ms, 11 prefix of usage fields, 12 books s,
+--       13-17 input, output, cached, image bytes, cost, 18 outcome, 19 owner, 20 done ms of a free bill,
+--       21 most free records, 22.. names and values of the ledger entry
+-- 'void' is an owner's that heard no answer to its admission: only where there is a reservation is there a bill.
 -- Amounts stay text: no arithmetic is done on money here.
 
 local COUNTED = {'input_tokens', 'output_tokens', 'cached_tokens', 'image_bytes', 'cost_nano_usd'}
 
+-- The ledger is kept for good and a record for 30 days, so only what was paid for may write them.
+local function is_free(amounts)
+  return amounts[1] == '0' and amounts[2] == '0' and amounts[5] == '0'
+end
+
 local function book(amounts, sign, outcome)
   local entry = {'XADD', KEYS[9], '*', 'request', ARGV[2], 'outcome', outcome}
-  for i = 20, #ARGV do entry[#entry + 1] = ARGV[i] end
-  redis.call('HINCRBY', KEYS[10], ARGV[11] .. 'requests', sign .. '1')
+  for i = 22, #ARGV do entry[#entry + 1] = ARGV[i] end
+  if outcome ~= 'refused' or not is_free(amounts) then
+    redis.call('HINCRBY', KEYS[10], ARGV[11] .. 'requests', sign .. '1')
+  end
   for i, name in ipairs(COUNTED) do
     local amount = amounts[i]
     if amount ~= '0' then
@@ -25,7 +34,7 @@ local function book(amounts, sign, outcome)
   if amounts[5] ~= '0' then
     for i = 4, 6 do redis.call('HINCRBY', KEYS[i], 'settled', sign .. amounts[5]) end
   end
-  redis.call(unpack(entry))
+  if not is_free(amounts) then redis.call(unpack(entry)) end
 end
 
 local now, id, used = now_ms(ARGV[1]), ARGV[2], tonumber(ARGV[5])
@@ -33,17 +42,30 @@ local is_sweep = ARGV[3] == 'sweep'
 local done = redis.call('GET', KEYS[1])
 if done == 'final' or (done and is_sweep) then return {'settled'} end
 local swept_owner, swept = string.match(done or '', '^swept:(%w+):(.*)$')
-local stored = redis.call('HMGET', KEYS[2], 'held', 'tokens', 'slot', 'slot_tokens', 'owner')
+local stored = redis.call('HMGET', KEYS[2], 'held', 'tokens', 'slot', 'slot_tokens', 'owner', 'admitted_ms')
 if (swept_owner or stored[5] or ARGV[19]) ~= ARGV[19] then return {'settled'} end -- another attempt's to settle
+local amounts = {ARGV[13], ARGV[14], ARGV[15], ARGV[16], ARGV[17]}
+local free = is_free(amounts)
+local done_ms = free and not is_sweep and not done and ARGV[20] or ARGV[8]
+if ARGV[3] == 'void' then
+  if not done and not stored[1] then
+    redis.call('SET', KEYS[1], 'final', 'PX', done_ms)
+    return {'ghost'}
+  end
+  -- Its names are of the day on which it asked.
+  if stored[1] and day_of(stored[6]) ~= day_of(ARGV[4]) then return {'day', stored[6]} end
+end
 -- The marker of a bill this old may have expired; a reservation that is still there was never billed.
-if not done and not stored[1] and now - tonumber(ARGV[4]) > tonumber(ARGV[8]) then return {'old'} end
+if not done and not stored[1] and now - tonumber(ARGV[4]) > tonumber(done_ms) then
+  return {free and 'settled' or 'old'}
+end
 if is_sweep then
   local ends = redis.call('ZSCORE', KEYS[3], id)
   if ends and tonumber(ends) >= now then return {'alive'} end
 end
 
-local amounts = {ARGV[13], ARGV[14], ARGV[15], ARGV[16], ARGV[17]}
-redis.call('SET', KEYS[1], is_sweep and 'swept:' .. ARGV[19] .. ':' .. table.concat(amounts, ' ') or 'final', 'PX', ARGV[8])
+local word = is_sweep and 'swept:' .. ARGV[19] .. ':' .. table.concat(amounts, ' ') or 'final'
+redis.call('SET', KEYS[1], word, 'PX', done_ms)
 
 local answer = 'booked'
 if stored[1] then
@@ -79,6 +101,13 @@ if done then
 end
 book(amounts, '', ARGV[18])
 for _, key in ipairs({KEYS[4], KEYS[5], KEYS[10]}) do redis.call('EXPIRE', key, ARGV[12]) end
-redis.call('SET', KEYS[11], ARGV[9], 'PX', ARGV[10])
-redis.call('ZADD', KEYS[12], 0, id)
+if free then
+  redis.call('DEL', KEYS[11])
+  redis.call('ZREM', KEYS[12], id)
+  keep_newest(KEYS[13], KEYS[14], id, ARGV[9], ARGV[21], ARGV[10])
+else
+  redis.call('SET', KEYS[11], ARGV[9], 'PX', ARGV[10])
+  redis.call('ZADD', KEYS[12], 0, id)
+  if done then drop_record(KEYS[13], KEYS[14], id) end
+end
 return {answer}

@@ -7,11 +7,15 @@ know where the words go.
 from __future__ import annotations
 
 import re
+import unicodedata
 
 LONGEST_LINE = 2000
-# C0 but tab and newline, DEL, C1, separators that some terminals take for newlines, what turns the direction of the
-# text around (so that "exe.txt" reads as "txt.exe"), and halves of surrogates, which no encoding can write.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSAFE = {"Cc", "Cf", "Co", "Cs", "Zl", "Zp"}
+"""Control and format characters (some turn the direction of the text around, so that "exe.txt" reads as "txt.exe",
+and some are seen nowhere), what has none but a private meaning, halves of surrogates, which no encoding can write,
+and separators that some terminals take for newlines."""
+_NEEDED = set("\t\n\u200c\u200d")
+"""ZWNJ and ZWJ join letters of some scripts, and emoji."""
 _SECRET = re.compile(r"b3os_(sk|pat)_[0-9A-Za-z_]+")
 
 
@@ -20,7 +24,7 @@ def tame(text: str) -> str:
 
     A carriage return vanishes: at the end of a line it says nothing, and elsewhere it would write over the line.
     """
-    return _UNSAFE.sub(_picture, text)
+    return text.translate(_SHOWN)
 
 
 def one_line(text: str, longest: int = LONGEST_LINE) -> str:
@@ -34,8 +38,21 @@ def redact(text: str) -> str:
     return _SECRET.sub(r"b3os_\1_…", text)
 
 
-def _picture(match: re.Match[str]) -> str:
-    code = ord(match[0])
+class _Shown(dict[int, str]):
+    """What stands for each character; one is looked at when it first comes."""
+
+    def __missing__(self, code: int) -> str:
+        shown = self[code] = _show(code)
+        return shown
+
+
+_SHOWN = _Shown()
+
+
+def _show(code: int) -> str:
+    character = chr(code)
+    if character in _NEEDED or unicodedata.category(character) not in _UNSAFE:
+        return character
     if code == 0x0D:
         return ""
     if code < 0x20:

@@ -16,7 +16,8 @@ import aiohttp
 
 from edge.auth.accounts import RedisAccounts
 from edge.auth.credentials import mint_credential
-from edge.auth.key_store import KeyRecord, RedisKeyStore, SpendCap
+from edge.auth.key_record import KeyRecord, SpendCap
+from edge.auth.key_store import RedisKeyStore
 from edge.auth.scopes import SCOPES
 from shared.ids import new_record_id
 from tests.e2e.money.service import Part, Service

@@ -94,7 +94,9 @@ async def test_a_node_that_is_told_to_stop_settles_what_runs(service: Service, t
     await call.read()
     assert (call.is_whole, call.code) == (False, "node_unavailable")
     books = await settled_books(tenant)
-    assert (len(books.outcomes(call)), books.output_of(call)) == (1, 6)
+    assert (books.outcomes(call), books.output_of(call)) == (["failed"], 6)
+    record = books.records[call.request_id]
+    assert (record.status, record.error_code) == (200, "node_unavailable")
 
 
 async def test_an_edge_that_is_killed(service: Service, tenant: Tenant) -> None:

@@ -79,7 +79,7 @@ async def test_a_refused_request_leaves_its_record_and_nothing_else(service: Ser
     assert record.pop("created_at")
     assert record.pop("node") in {node.name for node in service.nodes}
     phases, total_ms = record.pop("phases_ms"), record.pop("total_ms")
-    assert {"parse", "admission"} <= set(phases)
+    assert set(phases) == {"admission"}  # its body was never looked at
     assert total_ms >= sum(phases.values()) - 0.1
     assert record == {
         "id": refused.request_id,

@@ -84,14 +84,15 @@ class Verdict:
             self.left += 1
 
     def _judge(self, call: Call, books: Books) -> None:
-        bill, record = books.bills().get(call.request_id), books.records.get(call.request_id)
+        record = books.records.get(call.request_id)
+        bill = books.bills().get(call.request_id, Counter())
         told = f"{call.request_id}: {call.status} {call.code}, {call.words} words, {call.usage}; billed {bill}"
-        if bill is None or record is None:
+        if record is None or (not bill and record.outcome != "abandoned"):
             if call.status == 200:
                 self.unaccounted.append(f"never billed: {told}")
             return
         output, is_abandoned = bill["output_tokens"], record.outcome == "abandoned"
-        if bill["requests"] != 1:
+        if bill["requests"] != (1 if bill["cost_nano_usd"] else 0):
             self.unaccounted.append(f"not billed once: {told}")
         elif call.status is not None and 400 <= call.status < 500 and bill["cost_nano_usd"]:
             self.unaccounted.append(f"refused and billed: {told}")

@@ -51,6 +51,26 @@ def test_keys_are_listed(cli: Cli, server: PlayedServer) -> None:
     assert server.seen[-1].headers["authorization"] == f"Bearer {KEY}"
 
 
+def test_all_keys_are_listed_page_by_page(cli: Cli, server: PlayedServer) -> None:
+    def play(seen: Seen) -> Any:
+        at = int(seen.query.get("cursor", ["0"])[0])
+        page = [{**A_KEY, "id": f"key_{at}"}]
+        return as_json({"data": page, "next_cursor": str(at + 1) if at < 2 else None})
+
+    server.routes["GET", KEYS] = play
+    told = cli.run("keys", "list", "--json").json
+    assert [key["id"] for key in told["data"]] == ["key_0", "key_1", "key_2"]
+    assert told["next_cursor"] is None
+    assert [seen.query["limit"] for seen in server.seen] == [["200"]] * 3
+
+
+def test_a_server_whose_pages_go_round_is_not_asked_for_ever(cli: Cli, server: PlayedServer) -> None:
+    server.routes["GET", KEYS] = as_json({"data": [A_KEY], "next_cursor": "again"})
+    ran = cli.run("keys", "list")
+    assert len(server.seen) == 2
+    assert "more" in ran.err
+
+
 def test_a_key_is_made_as_it_was_asked_for(cli: Cli, server: PlayedServer) -> None:
     server.routes["POST", KEYS] = as_json({**A_KEY, "key": SECRET}, 201)
     ran = cli.run(

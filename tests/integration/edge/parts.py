@@ -19,11 +19,12 @@ from edge.auth.accounts import RedisAccounts
 from edge.auth.cache import RecordCache
 from edge.auth.credentials import Credential, mint_credential
 from edge.auth.invalidations import Invalidations
-from edge.auth.key_store import KeyRecord, RedisKeyStore
+from edge.auth.key_record import KeyRecord
+from edge.auth.key_store import RedisKeyStore
 from edge.auth.scopes import INFERENCE_SCOPES
 from edge.auth.sessions import RedisSessions
 from edge.cluster import Cluster
-from edge.identity import IdentityParts, opened_identity
+from edge.identity import LOOKUP_CONNECTIONS, IdentityParts, opened_identity
 from edge.proxy import Proxy
 from edge.registry import Registry
 from edge.routing import Router
@@ -175,11 +176,13 @@ async def running_edge(
     port, operator_port = free_port(), free_port()
     section = EdgeSection.model_validate({"nodes": nodes, "port": port, **settings})
     redis, operator = connect_redis(redis_url), connect_redis(as_user("operator", redis_url))
+    lookups = connect_redis(redis_url, max_connections=LOOKUP_CONNECTIONS)
     cluster = Cluster(nodes, NodeHosts(section.node_hosts), time.monotonic)
     async with (
         redis,
+        lookups,
         operator,
-        opened_identity(redis, section, time.monotonic, wall_clock) as identity,
+        opened_identity(redis, lookups, section, time.monotonic, wall_clock) as identity,
         Registry(redis, cluster, time.monotonic).following(),
         NodeClient.opened(section, cluster) as client,
     ):

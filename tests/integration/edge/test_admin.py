@@ -71,6 +71,16 @@ async def test_the_first_of_each_and_a_login_with_it(
     assert (await page.get(SESSION)).body["organizations"] == []
 
 
+async def test_an_organization_can_have_limits_from_its_first_moment_on(here: Surroundings) -> None:
+    await run(here, "org", "create", "bounded", "--requests-per-minute", "60", "--concurrent-requests", "0")
+    listed = json.loads(await run(here, "list", "--json"))["organizations"]
+    assert [each["limits"] for each in listed if each["id"] == "bounded"] == [
+        {"requests_per_minute": 60, "concurrent_requests": 0}
+    ]
+    assert "Invalid value" in await fail(here, "org", "create", "unbounded", "--tokens-per-minute", "-1")
+    assert "unbounded" not in await run(here, "list")
+
+
 async def test_what_can_not_be_done_is_said_in_one_sentence(here: Surroundings) -> None:
     await run(here, "user", "create", "twice@example.com", text=f"{PASSWORD}\n")
     await run(here, "org", "create", "twice")

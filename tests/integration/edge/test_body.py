@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import io
+import itertools
 import json
 from collections.abc import AsyncIterator
 
@@ -12,9 +14,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tests.integration.edge.parts import MESSAGES, Edge, FakeNode, make_key, running_edge
+from edge.budget import SMALL_BYTES, largest_common_body_bytes
+from tests.integration.edge.parts import MESSAGES, Edge, FakeNode, make_key, running_edge, until
 
 CAP = 33_554_432
+MIB = 1 << 20
 
 
 async def talk(edge: Edge, *head: str) -> tuple[int, bytes, asyncio.StreamReader, asyncio.StreamWriter]:
@@ -75,20 +79,77 @@ async def test_a_body_of_unknown_length_is_cut_at_the_cap(
     assert node.requests == []
 
 
-async def test_bodies_that_are_too_much_together_have_to_come_back(edge_redis_url: str, node: FakeNode) -> None:
+@contextlib.asynccontextmanager
+async def crowded_edge(redis_url: str, node: FakeNode) -> AsyncIterator[tuple[Edge, aiohttp.ClientSession]]:
+    """An edge with room for four bodies of 4 MiB, one of them for each organization, and a client."""
     nodes = {node.id: f"http://127.0.0.1:{node.port}"}
+    limit_bytes = next(size for size in itertools.count(18 * MIB) if largest_common_body_bytes(size) == 16 * MIB)
+    bounds = {"max_bodies_per_organization_bytes": 4 * MIB, "max_request_bytes": 4 * MIB}
     async with (
-        running_edge(edge_redis_url, nodes, max_bodies_bytes=3 << 20) as edge,
+        running_edge(redis_url, nodes, max_bodies_bytes=limit_bytes, **bounds) as edge,
         aiohttp.ClientSession(edge.url) as client,
     ):
-        headers = {"x-api-key": (await make_key(edge.store))[1].token}
-        async with client.post(MESSAGES, data=io.BytesIO(b" " * (4 << 20)), headers=headers) as response:
-            assert response.status == 503
-            assert (await response.json())["error"]["code"] == "node_unavailable"
-            assert response.headers["Retry-After"] == "1"
-        for _ in range(3):  # and nothing of it stays held
-            async with client.post(MESSAGES, data=io.BytesIO(b" " * (2 << 20)), headers=headers) as response:
-                assert response.status == 200
+        yield edge, client
+
+
+async def headers_of(edge: Edge, org: str) -> dict[str, str]:
+    return {"x-api-key": (await make_key(edge.store, org=org))[1].token}
+
+
+async def upload(
+    client: aiohttp.ClientSession, headers: dict[str, str], size_bytes: int
+) -> tuple[int, str | None, str | None]:
+    """Status, code and `Retry-After` of a whole body."""
+    async with client.post(MESSAGES, data=io.BytesIO(b" " * size_bytes), headers=headers) as response:
+        code = None if response.ok else (await response.json())["error"]["code"]
+        return response.status, code, response.headers.get("Retry-After")
+
+
+async def passes(client: aiohttp.ClientSession, headers: dict[str, str]) -> bool:
+    return (await upload(client, headers, 4 * MIB))[0] == 200
+
+
+async def hold(edge: Edge, held: contextlib.AsyncExitStack, headers: dict[str, str], size_bytes: int) -> None:
+    """Send a body but for its last byte, on a connection that `held` closes; return when the edge has it."""
+    _, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+    held.callback(writer.close)
+    head = (f"POST {MESSAGES} HTTP/1.1", "Host: edge", *(f"{name}: {value}" for name, value in headers.items()))
+    writer.write("\r\n".join((*head, f"Content-Length: {size_bytes}", "", "")).encode() + b" " * (size_bytes - 1))
+
+    async def is_held() -> bool:
+        async with aiohttp.ClientSession(edge.url) as client:
+            return (await upload(client, headers, SMALL_BYTES + 1))[0] == 429
+
+    await until(is_held, 10)
+
+
+async def test_bodies_that_are_too_much_together_have_to_come_back(edge_redis_url: str, node: FakeNode) -> None:
+    async with crowded_edge(edge_redis_url, node) as (edge, client), contextlib.AsyncExitStack() as held:
+        for org in "abcd":
+            await hold(edge, held, await headers_of(edge, org), 4 * MIB)
+        late = await headers_of(edge, "e")
+        assert await upload(client, late, 4 * MIB) == (503, "node_unavailable", "1")
+        await held.aclose()
+        await until(lambda: passes(client, late), 10)
+
+
+async def test_one_organization_s_slow_uploads_leave_room_for_all_others(edge_redis_url: str, node: FakeNode) -> None:
+    async with crowded_edge(edge_redis_url, node) as (edge, client), contextlib.AsyncExitStack() as held:
+        greedy, honest = await headers_of(edge, "greedy"), await headers_of(edge, "honest")
+        await hold(edge, held, greedy, 4 * MIB)
+        for _ in range(3):
+            assert await upload(client, greedy, 4 * MIB) == (429, "rate_limited", "1")
+            assert (await upload(client, honest, 4 * MIB))[0] == 200
+        await held.aclose()
+        await until(lambda: passes(client, greedy), 10)
+
+
+async def test_slow_uploads_of_many_leave_room_for_small_bodies(edge_redis_url: str, node: FakeNode) -> None:
+    async with crowded_edge(edge_redis_url, node) as (edge, client), contextlib.AsyncExitStack() as held:
+        for org in "abcd":
+            await hold(edge, held, await headers_of(edge, org), 4 * MIB)
+        for org in ("a", "e"):
+            assert (await upload(client, await headers_of(edge, org), 65_536))[0] == 200
 
 
 async def test_a_zip_bomb_is_not_unpacked(client: aiohttp.ClientSession, node: FakeNode, key: str) -> None:

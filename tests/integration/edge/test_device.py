@@ -10,10 +10,13 @@ import aiohttp
 import pytest
 
 from edge.auth.accounts import User
+from edge.auth.credentials import mint_credential
 from edge.auth.device import LIFETIME_S, MAX_WRONG_CODES, TOKEN_LIFETIME_S, digest_of, parse_user_code
+from edge.auth.key_record import KeyRecord
 from edge.auth.scopes import ROLES
+from shared.ids import new_record_id
 from tests.integration.edge.parts import MESSAGES, Edge, FakeNode, running_edge, until
-from tests.integration.edge.people import KEYS, LOGOUT, SESSION, Answer, Page, make_user
+from tests.integration.edge.people import CHANGE, KEYS, LOGOUT, PASSWORD, SESSION, Answer, Page, make_user
 
 CODE, TOKEN, SHOW, DECIDE = (f"/v1/auth/device{end}" for end in ("/code", "/token", "", "/decision"))
 GRANT = "urn:ietf:params:oauth:grant-type:device_code"
@@ -110,7 +113,8 @@ async def test_neither_code_nor_token_is_in_redis(program: Program, edge: Edge, 
     await decide(page, program)
     held = [f"{name!r} {await edge.redis.hgetall(name)!r}" for name in await edge.redis.keys("b3os:device:*")]
     token = (await program.ask()).body["access_token"]
-    keys = [f"{name!r} {await edge.redis.hgetall(name)!r}" for name in await edge.redis.keys("b3os:key:*")]
+    named = [name for name in await edge.redis.keys("b3os:key:*") if not str(name).endswith(":children")]
+    keys = [f"{name!r} {await edge.redis.hgetall(name)!r}" for name in named]
     assert held
     assert not [text for text in held + keys if program.codes["device_code"] in text or token in text]
 
@@ -251,6 +255,104 @@ async def test_guesses_are_limited_for_a_person_whatever_session_he_has(
     assert (await decide(page, program)).status == 429
 
 
+@pytest.mark.parametrize("headers", [{"x_b3os_csrf": ""}, {"Sec_Fetch_Site": "cross-site"}, {"x_b3os_csrf": "wrong"}])
+async def test_who_can_not_be_our_page_looks_up_no_code_and_uses_up_no_try(
+    program: Program, edge: Edge, page: Page, headers: dict[str, str]
+) -> None:
+    """Any site can have a browser go to an address of ours, with the cookie."""
+    await page.log_in(await make_user(edge, ("acme", "owner")))
+    await program.begin()
+    for _ in range(MAX_WRONG_CODES + 1):
+        assert (await page.get(f"{SHOW}?user_code=BBBB-BBBB", **headers)).problem() == (403, "forbidden", None)
+    assert (await page.get(f"{SHOW}?user_code={program.codes['user_code']}")).status == 200
+
+
+async def test_another_password_ends_tokens_and_what_was_agreed_to_and_no_keys(
+    program: Program, edge: Edge, page: Page
+) -> None:
+    user = await make_user(edge, ("acme", "owner"))
+    await page.log_in(user)
+    await program.begin()
+    await decide(page, program)
+    token = (await program.ask()).body["access_token"]
+    keyed = Page(page.client, headers={"x-api-key": token})
+    key = (await keyed.post(KEYS, {"name": "n", "project": "main"})).body
+    assert (await keyed.get(SESSION)).status == 200
+    await program.begin()
+    await decide(page, program)
+    new = "a new and longer one"
+    page.take(await page.post(CHANGE, {"current_password": PASSWORD, "new_password": new}))
+
+    async def is_over() -> bool:
+        return (await keyed.get(SESSION)).status == 401
+
+    await until(is_over, 1)
+    assert await program.is_told("access_denied")
+    assert (await Page(page.client, headers={"x-api-key": key["key"]}).post(MESSAGES, {})).status == 200
+    statuses = {each["id"]: each["status"] for each in (await page.get(f"{KEYS}?limit=200")).body["data"]}
+    assert statuses[key["id"]] == "active"
+    mine = [record for record in await edge.store.list_keys("acme") if record.made_by == user.id]
+    assert sorted((record.kind, record.status) for record in mine) == [("pat", "revoked"), ("sk", "active")]
+    await program.begin()
+    await decide(page, program)
+    assert (await program.ask()).status == 200
+
+
+async def test_a_token_that_was_made_under_an_older_password_opens_nothing(edge: Edge, page: Page) -> None:
+    """The change may come between the look at the version and the making."""
+    user = await make_user(edge, ("acme", "owner"))
+    for version, status in ((1, 200), (0, 401), (2, 401), (None, 401)):
+        credential = mint_credential("pat")
+        record = KeyRecord(
+            *(new_record_id("tok"), "pat", "acme", "main", "n", ROLES["owner"], "active", credential.hint, 1, None),
+            made_by=user.id,
+            password_version=version,
+        )
+        await edge.store.create_key(credential.digest, record)
+        keyed = Page(page.client, headers={"x-api-key": credential.token})
+        assert (version, (await keyed.get(SESSION)).status) == (version, status)
+
+
+async def test_the_oldest_of_a_user_s_tokens_goes_and_no_key_for_it(
+    program: Program, edge: Edge, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edge.auth.key_store.MAX_TOKENS", 2)
+    monkeypatch.setattr("edge.auth.key_store.MAX_KEYS", 1)
+    user = await make_user(edge, ("narrow", "owner"))
+    await page.log_in(user)
+    key = (await page.post(KEYS, {"name": "n", "project": "main"})).body
+    tokens = []
+    for _ in range(3):
+        await program.begin()
+        await decide(page, program)
+        tokens.append((await program.ask()).body["access_token"])
+        for digest in await edge.redis.zrange(f"b3os:user:{user.id}:tokens", 0, -1):
+            await edge.redis.zincrby(f"b3os:user:{user.id}:tokens", -10, str(digest))  # as if time passed
+    pages = [Page(page.client, headers={"x-api-key": each}) for each in (*tokens, key["key"])]
+    assert [(await each.get(f"{KEYS}?limit=1")).status for each in pages[:3]] == [401, 200, 200]
+    assert (await pages[3].post(MESSAGES, {})).status == 200
+    listed = (await page.get(KEYS)).body["data"]
+    assert sorted(each["kind"] for each in listed) == ["key", "token", "token"]
+    assert (await pages[1].post(LOGOUT)).status == 204
+    assert (await page.post(KEYS, {"name": "n", "project": "main"})).problem() == (400, "invalid_request", None)
+
+
+async def test_a_body_is_not_waited_for_where_the_limit_stands(edge_redis_url: str) -> None:
+    async with (
+        running_edge(edge_redis_url, {}, device_logins_per_address=1) as edge,
+        aiohttp.ClientSession(edge.url) as client,
+    ):
+        assert (await Page(client).post(CODE, {})).status == 200
+        reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+        head = f"POST {CODE} HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nContent-Length: 50000\r\n\r\n"
+        writer.write(head.encode())  # and no byte of the body
+        try:
+            assert b" 429 " in await reader.readline()
+        finally:
+            writer.close()
+            await writer.wait_closed()
+
+
 async def test_an_address_begins_only_so_many(edge_redis_url: str) -> None:
     async with (
         running_edge(edge_redis_url, {}, device_logins_per_address=2) as edge,
@@ -311,7 +413,9 @@ async def test_an_api_key_does_not_log_out_and_learns_what_it_is(page: Page, own
     keyed = Page(page.client, headers={"x-api-key": made["key"]})
     assert (await keyed.post(LOGOUT)).problem() == (403, "forbidden", None)
     told = (await keyed.get(SESSION)).body
-    assert (told["user"]["id"], told["key"]["id"], told["scopes"]) == (owner.id, made["id"], made["scopes"])
+    assert (told["user"], told["key"]["id"], told["scopes"]) == (None, made["id"], made["scopes"])
+    assert told["key"]["created_by"] == owner.id
+    assert owner.email not in str(told)
     del edge
 
 

@@ -10,8 +10,9 @@ import aiohttp
 import pytest
 
 from edge.auth.accounts import User
-from edge.auth.credentials import parse_credential
+from edge.auth.credentials import mint_credential, parse_credential
 from edge.auth.scopes import ROLES, SCOPES
+from edge.auth.store import NoRoom
 from tests.integration.edge.parts import MESSAGES, MODELS, Edge, FakeNode, make_key, running_edge, until
 from tests.integration.edge.people import KEYS, Answer, Page, make_user
 
@@ -91,6 +92,8 @@ async def test_limits_of_the_organization_reach_the_node_within_a_second(
         ({"name": None}, "name"),
         ({"name": ""}, "name"),
         ({"name": "a\u202eb"}, "name"),
+        ({"name": "a\u200bb"}, "name"),
+        ({"name": "a\ufeffb"}, "name"),
         ({"name": "x" * 101}, "name"),
         ({"name": 3}, "name"),
         ({"project": "UPPER"}, "project"),
@@ -223,6 +226,164 @@ async def test_lists_begin_with_the_newest(edge: Edge, page: Page) -> None:
     old, _ = await make_key(edge.store, org="sorted")
     new = await make(page)
     assert [each["id"] for each in (await page.get(KEYS)).body["data"]] == [new.body["id"], old.id]
+
+
+async def test_keys_are_listed_page_by_page(edge: Edge, page: Page) -> None:
+    await page.log_in(await make_user(edge, ("paged", "owner")))
+    made = [(await make(page, name=f"k{at}")).body["id"] for at in range(5)]
+    found: list[str] = []
+    query, sizes = "limit=2", []
+    while query:
+        told = (await page.get(f"{KEYS}?{query}")).body
+        found += [each["id"] for each in told["data"]]
+        sizes.append(len(told["data"]))
+        query = f"limit=2&cursor={told['next_cursor']}" if told["next_cursor"] else ""
+    assert (sorted(found), sizes) == (sorted(made), [2, 2, 1])
+    whole = (await page.get(KEYS)).body
+    assert ([each["id"] for each in whole["data"]], whole["next_cursor"]) == (found, None)
+
+
+async def test_a_page_goes_on_where_it_ended_whatever_came_or_went(edge: Edge, page: Page) -> None:
+    await page.log_in(await make_user(edge, ("moving", "owner")))
+    records = [(await make_key(edge.store, org="moving"))[0] for _ in range(4)]
+    told = (await page.get(f"{KEYS}?limit=2")).body
+    last = told["data"][-1]["id"]
+    await edge.redis.zremrangebylex(
+        "b3os:org:moving:key-index", f"[{told['next_cursor']}-", f"({told['next_cursor']}."
+    )
+    await make(page)
+    rest = (await page.get(f"{KEYS}?limit=2&cursor={told['next_cursor']}")).body
+    seen = [each["id"] for each in told["data"] + rest["data"]]
+    assert last in seen
+    assert sorted(seen) == sorted(record.id for record in records)
+    assert rest["next_cursor"] is None
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        *((f"limit={wrong}", "limit") for wrong in ("0", "201", "-1", "", "1e1", "٣", "99999")),
+        *((f"cursor={wrong}", "cursor") for wrong in ("", "key_x", "000000000001-key_", "[", "%2B")),
+        ("page=2", "page"),
+        ("limit=1&limit=2", "limit"),
+    ],
+)
+async def test_a_page_that_can_t_be_meant_is_refused_by_its_parameter(
+    page: Page, owner: User, query: str, param: str
+) -> None:
+    del owner
+    assert (await page.get(f"{KEYS}?{query}")).problem() == (400, "invalid_request", param)
+
+
+async def count_reads(edge: Edge) -> int:
+    """How many hashes Redis has read, whole or in part."""
+    stats: Any = await edge.redis.info("commandstats")
+    return sum(int(stats.get(f"cmdstat_{command}", {}).get("calls", 0)) for command in ("hgetall", "hmget"))
+
+
+async def test_of_many_keys_a_page_is_all_that_is_read(edge: Edge) -> None:
+    for _ in range(60):
+        await make_key(edge.store, org="many")
+    before = await count_reads(edge)
+    assert len((await edge.store.fetch_page("many", cursor=None, limit=5)).records) == 5
+    assert await count_reads(edge) - before == 5
+
+
+async def test_an_organization_that_is_full_reads_no_keys(edge: Edge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("edge.auth.key_store.MAX_KEYS", 3)
+    records = [(await make_key(edge.store, org="crammed"))[0] for _ in range(3)]
+    before = await count_reads(edge)
+    with pytest.raises(NoRoom):
+        await edge.store.create_key(mint_credential().digest, records[0], is_bounded=True)
+    assert await count_reads(edge) == before
+
+
+async def test_two_who_ask_at_once_get_no_more_than_there_is_room_for(
+    edge: Edge, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edge.auth.key_store.MAX_KEYS", 3)
+    await page.log_in(await make_user(edge, ("raced", "owner")))
+    answers = await asyncio.gather(*(page.post(KEYS, WANTED) for _ in range(7)))
+    assert sorted(answer.status for answer in answers) == [201] * 3 + [400] * 4
+
+
+async def test_what_ends_with_its_maker_is_listed_so_and_makes_room(
+    edge: Edge, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("edge.auth.key_store.MAX_KEYS", 3)
+    await page.log_in(await make_user(edge, ("families", "owner")))
+    parent = await make(page, scopes=["keys:write", "infer:run"])
+    keyed = Page(page.client, headers={"x-api-key": parent.body["key"]})
+    child = await make(keyed, scopes=["keys:write", "infer:run"])
+    await make(Page(page.client, headers={"x-api-key": child.body["key"]}))
+    await page.send("DELETE", f"{KEYS}/{parent.body['id']}")
+    assert [each["status"] for each in (await page.get(KEYS)).body["data"]] == ["revoked"] * 3
+    made = [(await make(page)).body["id"] for _ in range(3)]
+    assert {each["id"] for each in (await page.get(KEYS)).body["data"]} == set(made)
+
+
+async def test_a_key_that_outlives_its_maker_on_paper_makes_room_with_it(edge: Edge, page: Page) -> None:
+    await page.log_in(await make_user(edge, ("dated-family", "owner")))
+    parent = await make(page, scopes=["keys:write", "infer:run"], expires_at="2036-01-01T00:00:00Z")
+    keyed = Page(page.client, headers={"x-api-key": parent.body["key"]})
+    for expiry in (None, "2036-02-01T00:00:00Z", "2035-01-01T00:00:00Z"):
+        await make(keyed, expires_at=expiry)
+    ends: Any = await edge.redis.zrange("b3os:org:dated-family:key-ends", 0, -1, withscores=True)
+    assert [score for _, score in ends] == [2_051_222_400] + [2_082_758_400] * 3
+
+
+async def test_a_forgotten_child_is_forgotten_by_its_parent(
+    edge: Edge, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a key that makes keys for ever would be a list without end, told whole when it is revoked."""
+    monkeypatch.setattr("edge.auth.key_store.MAX_KEYS", 2)
+    await page.log_in(await make_user(edge, ("busy", "owner")))
+    parent = await make(page, scopes=["keys:write", "infer:run"])
+    keyed = Page(page.client, headers={"x-api-key": parent.body["key"]})
+    for _ in range(5):
+        child = await make(keyed)
+        assert (await keyed.send("DELETE", f"{KEYS}/{child.body['id']}")).status == 200
+    digest = parse_credential(parent.body["key"]).digest
+    assert await edge.redis.scard(f"b3os:key:{digest}:children") == 1
+
+
+async def test_a_key_revokes_itself_and_what_it_made_and_nothing_else(
+    edge: Edge, page: Page, client: aiohttp.ClientSession
+) -> None:
+    await page.log_in(await make_user(edge, ("siblings", "owner")))
+    scopes = ["keys:write", "infer:run"]
+
+    def keyed(made: Answer) -> Page:
+        return Page(client, headers={"x-api-key": made.body["key"]})
+
+    parent, sibling = await make(page, scopes=scopes), await make(page, scopes=scopes)
+    child = await make(keyed(parent), scopes=scopes)
+    grandchild = await make(keyed(child), scopes=scopes)
+    for by, target in (
+        *((sibling, each) for each in (parent, child, grandchild)),
+        *((grandchild, each) for each in (parent, child, sibling)),
+        (child, parent),
+        (parent, sibling),
+    ):
+        answer = await keyed(by).send("DELETE", f"{KEYS}/{target.body['id']}")
+        assert answer.problem() == (403, "forbidden", "id")
+    assert (await keyed(sibling).send("DELETE", f"{KEYS}/key_missing")).problem() == (404, "not_found", "id")
+    for each in (parent, sibling, child, grandchild):
+        assert (await keyed(each).post(MESSAGES, {})).status == 200
+    for by, target in ((parent, grandchild), (sibling, sibling), (parent, parent)):
+        assert (await keyed(by).send("DELETE", f"{KEYS}/{target.body['id']}")).status == 200
+    assert (await keyed(child).post(MESSAGES, {})).status == 401
+
+
+async def test_a_key_with_a_spend_cap_revokes_no_other(
+    page: Page, owner: User, client: aiohttp.ClientSession
+) -> None:
+    del owner
+    other = await make(page)
+    capped = await make(page, scopes=["keys:write"], spend_cap={"nano_usd": 1, "period": "day"})
+    keyed = Page(client, headers={"x-api-key": capped.body["key"]})
+    assert (await keyed.send("DELETE", f"{KEYS}/{other.body['id']}")).problem() == (403, "forbidden", "id")
+    assert (await page.send("DELETE", f"{KEYS}/{other.body['id']}")).status == 200
 
 
 async def test_an_organization_has_no_more_keys_than_can_be_listed(

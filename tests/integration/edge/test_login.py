@@ -9,10 +9,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from edge.auth.accounts import User
-from edge.auth.passwords import is_password
+from edge.auth.accounts import RedisAccounts, User
+from edge.auth.passwords import Passwords, is_password
 from edge.auth.session_cookie import NAME
 from edge.auth.sessions import MAX_SESSIONS, Place, digest_of
+from shared.errors import NODE_UNAVAILABLE, ApiError
 from tests.integration.edge.parts import Edge, FakeNode, running_edge, running_redis
 from tests.integration.edge.people import CHANGE, KEYS, LOGIN, LOGOUT, PASSWORD, SESSION, SWITCH, Page, make_user
 from tests.redis_server import free_port, url_of
@@ -229,6 +230,59 @@ async def test_failures_are_limited_for_an_address_whatever_it_claims(edge_redis
             *(page.post(LOGIN, body, X_Forwarded_For=f"192.0.2.{at}") for at, body in enumerate(bodies))
         )
         assert sorted(answer.status for answer in answers) == [401] * 4 + [429] * 4
+
+
+async def test_a_disabled_user_s_right_password_counts_like_a_wrong_one(edge_redis_url: str) -> None:
+    """Or whoever goes on longer than the limit lets him would know that it is right."""
+    async with (
+        running_edge(edge_redis_url, {}, login_failures_per_account=3) as edge,
+        aiohttp.ClientSession(edge.url) as client,
+    ):
+        user = await make_user(edge, ("acme", "member"), status="disabled")
+        body = {"email": user.email, "password": PASSWORD}
+        assert [(await Page(client).post(LOGIN, body)).status for _ in range(4)] == [401, 401, 401, 429]
+
+
+async def test_a_try_that_nobody_looked_at_counts_for_nobody(
+    edge_redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"login_failures_per_account": 2, "login_failures_per_address": 3}
+    async with (
+        running_edge(edge_redis_url, {}, **settings) as edge,
+        aiohttp.ClientSession(edge.url) as client,
+    ):
+        page, user = Page(client), await make_user(edge, ("acme", "member"))
+        wrong = {"email": user.email, "password": "wrong"}
+
+        async def refuse(*_: object) -> bool:
+            raise ApiError(NODE_UNAVAILABLE, "too many log-ins at once; retry in 1 second", retry_after_s=1)
+
+        with monkeypatch.context() as full:
+            full.setattr(Passwords, "verify", refuse)
+            assert [(await page.post(LOGIN, wrong)).status for _ in range(5)] == [503] * 5
+        statuses = [(await page.post(LOGIN, wrong)).status for _ in range(6)]
+        assert statuses == [401, 401, 429, 429, 429, 429]
+        # The address has one try left: those that the account's limit refused were not its.
+        other = {"email": "nobody@example.com", "password": "wrong"}
+        assert [(await page.post(LOGIN, other)).status for _ in range(2)] == [401, 429]
+
+
+async def test_who_has_to_wait_costs_no_lookup(edge_redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with (
+        running_edge(edge_redis_url, {}, login_failures_per_address=1) as edge,
+        aiohttp.ClientSession(edge.url) as client,
+    ):
+        del edge
+        page, body = Page(client), {"email": "nobody@example.com", "password": "wrong"}
+        assert (await page.post(LOGIN, body)).status == 401
+        looked: list[str] = []
+
+        async def find(_: RedisAccounts, email: str) -> None:
+            looked.append(email)
+
+        monkeypatch.setattr(RedisAccounts, "find_user", find)
+        assert [(await page.post(LOGIN, body)).status for _ in range(2)] == [429, 429]
+        assert looked == []
 
 
 async def test_without_redis_a_session_is_believed_for_seconds_and_nobody_logs_in(tmp_path: Path) -> None:

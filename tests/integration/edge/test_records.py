@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +16,9 @@ from edge.auth.scopes import SCOPES
 from node.limits.bill import Ending, build_refused, build_settlement
 from node.limits.limiter import Hold, Needs
 from shared.ids import new_request_id
-from shared.org_keys import refused_ids_key, refused_key
+from shared.org_keys import refused_ids_key, refused_key, usage_key
 from shared.request_log import KEEP_S
+from shared.usage import UsageReader
 from tests.integration.edge.parts import Edge, make_key, running_edge, running_redis
 from tests.integration.edge.people import Page, make_user
 from tests.integration.limits.parts import EVERYTHING, MODEL, NOON_MS, World, bill, hold_of, world_on
@@ -305,6 +308,35 @@ async def test_days_are_included_on_both_sides(
 )
 async def test_usage_that_can_t_be_meant_is_refused_by_its_parameter(scene: Scene, query: str, param: str) -> None:
     assert (await scene.page.get(f"{USAGE}?{query}")).problem() == (400, "invalid_request", param)
+
+
+async def test_a_day_with_very_many_counters_is_read_in_small_pieces_and_summed_right(scene: Scene) -> None:
+    redis, org = scene.world.redis, scene.world.org
+    for day in range(1, 4):
+        for begun in range(0, 10_000, 1_000):
+            counters: dict[Any, Any] = {f"tok_{at} b3os/m cost_nano_usd": day for at in range(begun, begun + 1_000)}
+            await redis.hset(usage_key(org, f"2026-10-{day:02}"), mapping=counters)
+    entered = 0
+
+    @contextlib.asynccontextmanager
+    async def step() -> AsyncIterator[None]:
+        nonlocal entered
+        entered += 1
+        yield
+
+    span = date(2026, 10, 1), date(2026, 10, 3)
+    pieces = [piece async for piece in UsageReader(redis).scan_days(org, *span, step)]
+    counts = [count for piece in pieces for count in piece]
+    assert len(counts) == len({(count.day, count.key_id) for count in counts}) == 30_000
+    assert sum(count.value for count in counts) == 60_000
+    assert max(map(len, pieces)) <= 500  # a scan gives what was asked for, more or less
+    assert entered >= 20
+    assert len(await UsageReader(redis).fetch_days(org, *span)) == 30_000
+    told = (await scene.page.get(f"{USAGE}?from=2026-10-01&to=2026-10-31")).body
+    assert [(row["day"], row["cost_nano_usd"]) for row in told["data"]] == [
+        *(("2026-10-01", 10_000), ("2026-10-02", 20_000), ("2026-10-03", 30_000))
+    ]
+    assert told["total"]["cost_nano_usd"] == 60_000
 
 
 async def test_without_redis_both_are_a_503_that_says_when_to_try_again(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from tests.integration.edge.people import KEYS, LOGOUT, SESSION, Page, make_user
 async def test_the_chat_of_the_dashboard_asks_a_node_with_its_session(
     page: Page, owner: User, node: FakeNode, edge: Edge
 ) -> None:
-    del owner
     await edge.accounts.set_limits("acme", {"requests_per_minute": 60, "tokens_per_minute": 9000})
     await asyncio.sleep(0.1)
     assert (await page.post(MESSAGES, {})).status == 200
@@ -32,7 +31,7 @@ async def test_the_chat_of_the_dashboard_asks_a_node_with_its_session(
         org="acme",
         project="main",
         actor_kind="session",
-        actor_id=record.id,
+        actor_id=owner.id,  # whatever session he has: a new one is no new account
         scopes=record.granted,
         limits={"requests_per_minute": 60, "tokens_per_minute": 9000},
         spend_cap=None,

@@ -34,6 +34,7 @@ from node.limits.limiter import (
 SLOT_MS = 5000
 LIVE = 13
 LEASE_MS = 30_000
+FREE_DONE_MS = 86_400_000
 
 
 class Meter:
@@ -195,7 +196,8 @@ class Model:
     def settle(self, request: str, at_ms: int, progress: Progress) -> Booking:
         """The owner's bill."""
         swept = self.done.get(request, ...)
-        if swept is None:
+        is_late = self.clock() - at_ms > FREE_DONE_MS and request not in self.done | self.kept
+        if swept is None or (is_late and not used(progress)):
             return AlreadySettled()
         if isinstance(swept, Progress):
             self._book(at_ms, swept, -1)
@@ -206,6 +208,13 @@ class Model:
         self._book(at_ms, progress, 1)
         self.done[request] = None
         return answer
+
+    def settle_unheard(self, request: str, at_ms: int) -> Booking:
+        """The free bill of an owner who heard no answer to its admission."""
+        if request in self.kept:
+            return self.settle(request, at_ms, Progress())
+        self.done[request] = None
+        return Settled(was_known=False)
 
     def sweep(self, request: str, at_ms: int) -> Booking | None:
         """A sweeper's, for a lease that ended."""
@@ -256,7 +265,8 @@ class Model:
         cost = sign * self.price(progress.input_tokens, progress.output_tokens)
         for period in periods(at_ms):
             self.settled[period] += cost
-        self.ledger[periods(at_ms)[1]].append(cost)
+        if used(progress):
+            self.ledger[periods(at_ms)[1]].append(cost)
 
 
 def used(progress: Progress) -> int:

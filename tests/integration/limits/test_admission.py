@@ -29,7 +29,6 @@ from node.limits.limiter import (
 from node.limits.redis_limiter import LEASE_MS, RedisLimiter
 from node.limits.store import Store
 from node.limits.sweeper import Sweeper
-from shared.org_keys import refused_ids_key, refused_key
 from tests.integration.limits.parts import NOON_MS, World, bill, hold_of
 
 NOTHING = Progress()
@@ -217,7 +216,23 @@ async def test_what_a_broken_attempt_had_computed_is_not_the_next_one_s(world: W
     world.clock.wait(31)
     limiter = world.limiter()
     await Sweeper(limiter.store, limiter, "n9", clock_ms=world.clock)._sweep_some([world.org])
-    assert [(each["node"], each["output_tokens"]) for each in await world.ledger()] == [("n2", "0")]
+    assert await world.ledger() == []
+    record = (await world.log.fetch_page(world.org)).records[0]
+    assert (record.node, record.outcome, record.input_tokens) == ("n2", "abandoned", 0)
+
+
+async def test_who_was_let_in_for_nothing_reserves_later_what_he_needs(world: World) -> None:
+    limits, cap = Limits(requests_per_minute=9, tokens_per_minute=700), SpendCap(8000, "day")
+    first, second = [hold_of(await world.limiter().admit(world.subject(limits, cap), Needs())) for _ in range(2)]
+    assert await world.limiter().adjust(first, Needs(500, 5000)) == Adjusted()
+    assert (await world.meter("tokens"), await world.spent()) == ({NOON_MS // 5000: 500}, (0, 5000))
+    assert isinstance(await world.limiter().adjust(second, Needs(201, 100)), RateLimited)
+    assert isinstance(await world.limiter().adjust(second, Needs(100, 3001)), CapReached)
+    assert await world.limiter().adjust(second, Needs(200, 3000)) == Adjusted()
+    for hold in (first, second):
+        assert await world.limiter().settle(bill(hold, NOTHING)) == Settled()
+    assert (await world.meter("tokens"), await world.spent()) == ({}, (0, 0))
+    assert await world.meter("requests") == {NOON_MS // 5000: 2}
 
 
 async def test_what_was_settled_is_not_let_in_again(world: World) -> None:
@@ -384,8 +399,7 @@ async def test_a_request_s_keys_are_in_one_hash_slot(world: World) -> None:
         *names.charge_keys(hold),
         *names.renew_keys(hold),
         *names.settle_keys(hold),
-        refused_ids_key(world.org),
-        refused_key(world.org),
+        *names.refuse_keys(world.org, hold.subject.request_id),
     }
     assert len(keys) == 15
     assert len({key_slot(key.encode()) for key in keys}) == 1

@@ -21,9 +21,12 @@ from node.limits.limiter import (
     Needs,
     Settled,
     SpendCap,
+    Subject,
+    Unanswered,
     Unavailable,
 )
 from node.limits.redis_limiter import RedisLimiter, system_ms
+from node.limits.settlement import Desk, Reservation
 from node.limits.spool import Spool
 from node.limits.sweeper import Sweeper
 from tests.integration.limits.parts import EVERYTHING, MortalRedis, World, bill, hold_of, world_on
@@ -124,7 +127,7 @@ async def test_a_frozen_redis_is_noticed_in_a_second_and_asked_no_more(
     hold_of(await limiter.admit(doomed.subject(), Needs()))
     mortal_redis.freeze()
     began = time.monotonic()
-    assert await limiter.admit(doomed.subject(), Needs()) == Unavailable()
+    assert isinstance(await limiter.admit(doomed.subject(), Needs()), Unanswered)
     assert time.monotonic() - began < ABOUT_A_SECOND
     began = time.monotonic()
     for _ in range(1000):
@@ -152,20 +155,100 @@ async def test_bills_of_a_frozen_time_wait_in_the_spool_and_are_booked_once(
     assert await doomed.spent() == (20 * COST, 0)
 
 
-async def test_an_admission_whose_answer_was_lost_frees_itself(doomed: World, mortal_redis: MortalRedis) -> None:
-    limiter = doomed.limiter()
-    limits = Limits(concurrent_requests=1)
-    hold = hold_of(await limiter.admit(doomed.subject(limits), Needs()))
-    await limiter.settle(bill(hold))
-    mortal_redis.freeze()
-    assert await limiter.admit(doomed.subject(limits), Needs(cost_nano_usd=9)) == Unavailable()
-    mortal_redis.thaw()
-    async with asyncio.timeout(WELL_WITHIN_S):
-        await limiter.store.breaker.wait_until_closed()
-    doomed.clock.wait(31)
-    await Sweeper(limiter.store, limiter, "n9", clock_ms=doomed.clock)._sweep_some([doomed.org])
-    assert (await doomed.spent())[1] == 0
-    hold_of(await limiter.admit(doomed.subject(limits), Needs()))
+NARROW = Limits(tokens_per_minute=500, concurrent_requests=1)
+CAP = SpendCap(5000, "month")
+WHOLE = Needs(500, 5000)
+"""As much as may be, so that a second such request finds out whether anything of the first is still held."""
+
+
+async def warmed_up(node: Node) -> None:
+    """Connections are open, and Redis knows the scripts: what is sent then lies in a frozen Redis's sockets whole."""
+    hold = hold_of(await node.limiter.admit(node.world.subject(key="key_2"), Needs()))
+    await node.limiter.settle(bill(hold))
+
+
+async def test_an_admission_whose_answer_was_lost_is_ended_by_its_own_node(
+    doomed: World, mortal_redis: MortalRedis, tmp_path: Path
+) -> None:
+    """No clock moves here, and no sweeper runs."""
+    node = Node(doomed, tmp_path / "spool")
+    await warmed_up(node)
+    desk = Desk(node.limiter, node.books)
+    subject = doomed.subject(NARROW, CAP)
+    async with node.books.replaying():
+        mortal_redis.freeze()
+        assert await desk.open(subject, WHOLE) == Unavailable()
+        await desk.aclose()
+        assert node.spool.names() == [f"{subject.request_id}.bill"]
+        mortal_redis.thaw()
+        await node.empty_spool()
+    assert await doomed.spent() == (0, 0)
+    assert await doomed.running() == 0
+    assert await doomed.redis.get(names.done_key(doomed.org, subject.request_id)) == "final"
+    assert await node.limiter.admit(subject, WHOLE) == AlreadySettled()  # should it still lie in a socket
+    async with await opened(desk, doomed.subject(NARROW, CAP)):
+        pass
+
+
+async def opened(desk: Desk, subject: Subject) -> Reservation:
+    """What must have been admitted."""
+    reservation = await desk.open(subject, WHOLE)
+    assert isinstance(reservation, Reservation), reservation
+    return reservation
+
+
+async def test_whoever_leaves_while_a_frozen_redis_is_asked_leaves_nothing_behind_either(
+    doomed: World, mortal_redis: MortalRedis, tmp_path: Path
+) -> None:
+    node = Node(doomed, tmp_path / "spool")
+    await warmed_up(node)
+    desk = Desk(node.limiter, node.books)
+    subject = doomed.subject(NARROW, CAP)
+    async with node.books.replaying():
+        mortal_redis.freeze()
+        opening = asyncio.create_task(desk.open(subject, WHOLE))
+        while not desk._tasks:
+            await asyncio.sleep(0)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        await desk.aclose()
+        mortal_redis.thaw()
+        await node.empty_spool()
+    assert await doomed.spent() == (0, 0)
+    assert await doomed.running() == 0
+    hold_of(await node.limiter.admit(doomed.subject(NARROW, CAP), WHOLE))
+
+
+async def test_where_nothing_was_sent_nothing_is_owed(
+    doomed: World, mortal_redis: MortalRedis, tmp_path: Path
+) -> None:
+    """Neither behind an open breaker, nor where no connection could be made."""
+    node = Node(doomed, tmp_path / "spool")
+    await warmed_up(node)
+    desk = Desk(node.limiter, node.books)
+    mortal_redis.kill()
+    while isinstance(await node.limiter.admit(doomed.subject(), WHOLE), Unanswered):
+        pass  # the connection was open when Redis died
+    assert node.limiter.store.breaker.is_open
+    assert await desk.open(doomed.subject(), WHOLE) == Unavailable()
+    fresh = World.at(mortal_redis.url, org=doomed.org)
+    limiter = fresh.limiter()
+    limiter._announced_s[doomed.org] = time.monotonic()  # else an earlier question fails
+    assert await limiter.admit(doomed.subject(), WHOLE) == Unavailable()
+    await fresh.aclose()
+    await desk.aclose()
+    assert node.spool.names() == []
+
+
+async def test_a_refusal_by_redis_itself_owes_nothing(world: World, tmp_path: Path) -> None:
+    await world.redis.set(names.leases_key(world.org), "of another type")
+    node = Node(world, tmp_path / "spool")
+    desk = Desk(node.limiter, node.books)
+    assert await desk.open(world.subject(NARROW), WHOLE) == Unavailable()
+    await desk.aclose()
+    assert node.spool.names() == []
+    await world.redis.delete(names.leases_key(world.org))
 
 
 async def test_a_redis_that_is_gone_is_noticed_as_fast(doomed: World, mortal_redis: MortalRedis) -> None:
@@ -173,7 +256,7 @@ async def test_a_redis_that_is_gone_is_noticed_as_fast(doomed: World, mortal_red
     hold_of(await limiter.admit(doomed.subject(), Needs()))
     mortal_redis.kill()
     began = time.monotonic()
-    assert await limiter.admit(doomed.subject(), Needs()) == Unavailable()
+    assert isinstance(await limiter.admit(doomed.subject(), Needs()), Unanswered | Unavailable)
     assert time.monotonic() - began < ABOUT_A_SECOND
     assert limiter.store.breaker.is_open
 

@@ -11,25 +11,31 @@ import pytest
 
 from node.engine.port import Usage
 from node.limits import names
+from node.limits.bill import Ending, build_settlement
 from node.limits.books import Books
+from node.limits.facts import decode_settlement, encode_settlement
 from node.limits.limiter import (
     Adjusted,
+    Admission,
     Charged,
     ConcurrencyLimited,
     Hold,
     Limits,
     Needs,
     Progress,
+    RateLimited,
     Renewal,
+    Settled,
     Subject,
 )
 from node.limits.redis_limiter import RedisLimiter
 from node.limits.settlement import Desk, Reservation
 from node.limits.spool import Spool
+from node.limits.waits import Waits
 from shared.errors import EGRESS_DENIED, INTERNAL, ApiError
 from shared.request_log import RequestRecord
 from shared.timing import Phases
-from tests.integration.limits.parts import World
+from tests.integration.limits.parts import World, hold_of
 
 COST = 100 * 3 + 20 * 15
 
@@ -63,7 +69,7 @@ async def ended(world: World, subject: Subject) -> RequestRecord:
     assert (await world.spent())[1] == 0
     record = await world.log.fetch(world.org, subject.request_id)
     assert record is not None
-    assert len(await world.ledger()) == 1
+    assert len(await world.ledger()) == (1 if record.cost_nano_usd else 0)
     assert (await world.spent())[0] == record.cost_nano_usd
     return record
 
@@ -143,6 +149,110 @@ async def test_a_client_that_leaves_before_the_first_token_pays_for_a_computed_p
         await Course(has_prefilled=has_prefilled).run(desk, subject, asyncio.CancelledError())
     record = await ended(world, subject)
     assert (record.outcome, record.status, record.cost_nano_usd) == ("client_gone", 499, cost)
+
+
+async def test_a_client_that_leaves_before_the_first_token_gets_no_tokens_of_its_prompt_back(
+    world: World, tmp_path: Path
+) -> None:
+    """It pays nothing, but what an engine was given to compute counts: else it could be had computed without end."""
+    desk = desk_of(world, tmp_path / "spool")
+    limits = Limits(tokens_per_minute=1000)
+    with pytest.raises(asyncio.CancelledError):
+        await Course().run(desk, world.subject(limits), asyncio.CancelledError())
+    assert await world.meter("tokens") == {world.clock.now_ms // 5000: 100}
+    for error in (ApiError(INTERNAL, "the engine failed"), ZeroDivisionError()):
+        with pytest.raises(type(error)):
+            await Course().run(desk, world.subject(limits), error)
+    with pytest.raises(asyncio.CancelledError):
+        async with await opened(desk, world.subject(limits)):
+            raise asyncio.CancelledError  # before an engine was asked
+    assert await world.meter("tokens") == {world.clock.now_ms // 5000: 100}
+    with pytest.raises(asyncio.CancelledError):
+        await Course(output_tokens=20).run(desk, world.subject(limits), asyncio.CancelledError())
+    assert await world.meter("tokens") == {world.clock.now_ms // 5000: 220}
+    assert await world.spent() == (COST, 0)
+
+
+async def test_what_the_meter_keeps_of_a_leaver_waits_in_the_spool_with_its_bill(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(Limits(tokens_per_minute=1000)), Needs(500, 5000)))
+    settlement = build_settlement(hold, Progress(input_tokens=100), Ending("client_gone", 499), 0)
+    assert await world.limiter().settle(decode_settlement(encode_settlement(settlement))) == Settled()
+    assert await world.meter("tokens") == {world.clock.now_ms // 5000: 100}
+    assert (await ended(world, hold.subject)).cost_nano_usd == 0
+
+
+@pytest.mark.parametrize(("status", "output_tokens"), [(None, None), (200, 20)])
+async def test_what_the_node_cancels_because_it_stops_has_failed_and_left_nobody(
+    world: World, desk: Desk, status: int | None, output_tokens: int | None
+) -> None:
+    desk.stop()
+    subject = world.subject(Limits(tokens_per_minute=1000))
+    with pytest.raises(asyncio.CancelledError):
+        await Course(output_tokens=output_tokens, status=status).run(desk, subject, asyncio.CancelledError())
+    record = await ended(world, subject)
+    assert (record.outcome, record.status, record.error_code) == ("failed", status or 503, "node_unavailable")
+    assert record.output_tokens == (output_tokens or 0)
+    assert sum((await world.meter("tokens")).values()) == (120 if output_tokens else 0)
+
+
+async def test_who_left_before_the_node_stops_is_gone_all_the_same(world: World, desk: Desk) -> None:
+    desk.stop()
+    subject = world.subject()
+    with pytest.raises(ConnectionResetError):
+        await Course(output_tokens=20, status=200).run(desk, subject, ConnectionResetError())
+    assert (await ended(world, subject)).outcome == "client_gone"
+
+
+class CountingLimiter(RedisLimiter):
+    """Counts admissions that were asked for."""
+
+    asked = 0
+
+    async def admit(self, subject: Subject, needs: Needs) -> Admission:
+        self.asked += 1
+        return await super().admit(subject, needs)
+
+
+async def test_whoever_was_told_to_wait_is_refused_without_asking_redis_until_the_wait_is_over(
+    world: World, tmp_path: Path
+) -> None:
+    limiter = CountingLimiter(world.limiter().store, clock_ms=world.clock)
+    books = Books(limiter, Spool(tmp_path / "spool"), until_back=limiter.store.breaker.wait_until_closed)
+    desk = Desk(limiter, books, waits=Waits(lambda: world.clock.now_ms / 1000))
+    limits = Limits(requests_per_minute=1)
+    world.clock.wait(1.234)
+    async with await opened(desk, world.subject(limits)):
+        pass
+    world.clock.wait(20)
+    refused = await desk.open(world.subject(limits), Needs())
+    assert isinstance(refused, RateLimited)
+    assert limiter.asked == 2
+    world.clock.wait(10.5)
+    later = await desk.open(world.subject(limits), Needs())
+    assert later == RateLimited("requests_per_minute", 1, 0, refused.retry_after_s - 10, refused.retry_after_s - 10)
+    assert limiter.asked == 2
+    assert isinstance(await desk.open(world.subject(replace(limits, requests_per_minute=2)), Needs()), Reservation)
+    assert isinstance(await desk.open(world.subject(limits, model="b3os/other"), Needs()), Reservation)
+    assert limiter.asked == 4
+    world.clock.wait(refused.retry_after_s - 10.5)  # exactly as the first was told
+    assert isinstance(await desk.open(world.subject(replace(limits, requests_per_minute=2)), Needs()), Reservation)
+
+
+async def test_waiting_exactly_as_told_by_a_refusal_of_the_node_s_own_is_enough(world: World, tmp_path: Path) -> None:
+    limiter = CountingLimiter(world.limiter().store, clock_ms=world.clock)
+    books = Books(limiter, Spool(tmp_path / "spool"), until_back=limiter.store.breaker.wait_until_closed)
+    desk = Desk(limiter, books, waits=Waits(lambda: world.clock.now_ms / 1000))
+    limits = Limits(requests_per_minute=1)
+    async with await opened(desk, world.subject(limits)):
+        pass
+    assert isinstance(await desk.open(world.subject(limits), Needs()), RateLimited)
+    world.clock.wait(7.25)
+    told = await desk.open(world.subject(limits), Needs())
+    assert isinstance(told, RateLimited)
+    assert limiter.asked == 2
+    world.clock.wait(told.retry_after_s)
+    async with await opened(desk, world.subject(limits)):
+        pass
 
 
 async def test_a_client_that_leaves_in_the_middle_pays_to_the_last_token_generated(world: World, desk: Desk) -> None:

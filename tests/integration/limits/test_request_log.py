@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from node.limits.bill import Ending, build_refused, build_settlement
 from node.limits.facts import running_record
-from node.limits.limiter import Needs, Subject
-from node.limits.redis_limiter import MOST_REFUSED, system_ms
+from node.limits.limiter import Hold, Needs, Progress, Subject
+from node.limits.redis_limiter import MOST_FREE, system_ms
 from shared.org_keys import record_ids_key, refused_ids_key, refused_key
 from shared.request_log import MOST_READ, LogFilter, RequestRecord
 from tests.integration.limits.parts import MODEL, World, bill, hold_of
@@ -108,13 +109,13 @@ async def test_a_cursor_of_a_stranger_s_making_is_refused(today: World) -> None:
 async def test_a_flood_of_refusals_keeps_the_newest_and_no_more(today: World) -> None:
     limiter = today.limiter()
     ids = []
-    for _ in range(MOST_REFUSED + 50):
+    for _ in range(MOST_FREE + 50):
         subject = today.subject()
         ids.append(subject.request_id)
         await limiter.log_refusal(today.org, refused(subject))
         today.clock.wait(0.001)
-    assert await today.redis.zcard(refused_ids_key(today.org)) == MOST_REFUSED
-    assert await today.redis.hlen(refused_key(today.org)) == MOST_REFUSED
+    assert await today.redis.zcard(refused_ids_key(today.org)) == MOST_FREE
+    assert await today.redis.hlen(refused_key(today.org)) == MOST_FREE
     assert await today.log.fetch(today.org, ids[0]) is None
     assert await today.log.fetch(today.org, ids[-1]) is not None
     assert 0 < await today.redis.ttl(refused_key(today.org)) <= 30 * 86_400
@@ -127,6 +128,42 @@ async def test_a_refusal_never_hides_an_admitted_request(today: World) -> None:
     record = await today.log.fetch(today.org, hold.subject.request_id)
     assert record is not None
     assert record.outcome == "running"
+
+
+async def test_a_refused_retry_does_not_hide_how_a_free_request_ended(today: World) -> None:
+    hold = hold_of(await today.limiter().admit(today.subject(), Needs()))
+    await today.limiter().settle(bill(hold, Progress()))
+    await today.limiter().log_refusal(today.org, refused(hold.subject))
+    record = await today.log.fetch(today.org, hold.subject.request_id)
+    assert record is not None
+    assert (record.outcome, record.status) == ("finished", 200)
+
+
+async def test_of_two_refusals_of_one_request_the_last_is_kept(today: World) -> None:
+    subject = today.subject()
+    for status in (503, 429):
+        await today.limiter().log_refusal(today.org, replace(refused(subject), status=status))
+    record = await today.log.fetch(today.org, subject.request_id)
+    assert record is not None
+    assert record.status == 429
+
+
+async def test_a_refusal_whose_admission_was_never_heard_of_is_logged_once(today: World) -> None:
+    """Its own node logs it, and bills nothing for it; whichever comes first."""
+    for is_first in (True, False):
+        hold = hold_of(await today.limiter().admit(today.subject(), Needs()))
+        ending = Ending("refused", 503, "infer_backend_unavailable")
+        unheard = build_settlement(hold, Progress(), ending, 0, is_certain=False)
+        if is_first:
+            await today.limiter().log_refusal(today.org, build_refused(hold.subject, ending))
+        await today.limiter().settle(unheard)
+        await today.limiter().log_refusal(today.org, build_refused(hold.subject, ending))
+        record = await today.log.fetch(today.org, hold.subject.request_id)
+        assert record == build_refused(hold.subject, ending)
+        never = Hold(today.subject(), today.clock.now_ms, "0f")
+        await today.limiter().settle(build_settlement(never, Progress(), ending, 0, is_certain=False))
+        await today.limiter().log_refusal(today.org, build_refused(never.subject, ending))
+        assert await today.log.fetch(today.org, never.subject.request_id) is not None
 
 
 async def test_ids_leave_the_index_after_30_days_and_are_not_listed_before_they_do(today: World) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from datetime import date
 
 from node.limits import names
+from node.limits.bill import Ending, build_settlement
 from node.limits.limiter import (
     AlreadySettled,
     Amended,
+    Hold,
     Limits,
     Needs,
     Progress,
@@ -19,8 +22,9 @@ from node.limits.limiter import (
     StillAlive,
     TooOld,
 )
-from node.limits.redis_limiter import DONE_MS, LEASE_MS
+from node.limits.redis_limiter import DONE_MS, FREE_DONE_MS, LEASE_MS, MOST_FREE
 from node.limits.sweeper import Sweeper
+from shared.org_keys import record_ids_key, record_key, refused_ids_key, refused_key
 from shared.usage import UsageReader, UsageRow
 from tests.integration.limits.parts import EVERYTHING, NOON_MS, PRICE, World, bill, hold_of
 
@@ -148,7 +152,7 @@ async def test_a_node_that_died_before_the_prompt_was_computed_bills_nothing_and
     world.clock.wait(31)
     await sweep(world)
     assert await world.spent() == (0, 0)
-    assert [each["cost_nano_usd"] for each in await world.ledger()] == ["0"]
+    assert await world.ledger() == []
     hold_of(await world.limiter().admit(world.subject(limits), Needs(500)))
 
 
@@ -198,6 +202,139 @@ async def test_an_owner_taken_for_dead_has_the_last_word(world: World) -> None:
     record = await world.log.fetch(world.org, hold.subject.request_id)
     assert record is not None
     assert record.outcome == "finished"
+
+
+async def usage(world: World) -> list[UsageRow]:
+    """Of the day that tests begin on."""
+    day = date(2026, 11, 30)
+    return await UsageReader(world.edge_redis).fetch_days(world.org, day, day)
+
+
+async def test_a_free_request_is_counted_and_logged_and_writes_nothing_that_stays(world: World) -> None:
+    subject = world.subject(Limits(requests_per_minute=5, tokens_per_minute=1000))
+    hold = hold_of(await world.limiter().admit(subject, Needs(500, 5000)))
+    assert await world.limiter().settle(bill(hold, NOTHING, image_bytes=7)) == Settled()
+    assert await world.limiter().settle(bill(hold, NOTHING, image_bytes=7)) == AlreadySettled()
+    assert await world.ledger() == []
+    assert await usage(world) == [UsageRow("2026-11-30", "key_1", "b3os/test", 1, image_bytes=7)]
+    record = await world.log.fetch(world.org, subject.request_id)
+    assert record is not None
+    assert (record.outcome, record.status, record.image_bytes) == ("finished", 200, 7)
+    assert [each.id for each in (await world.log.fetch_page(world.org)).records] == [subject.request_id]
+    assert not await world.redis.exists(record_key(world.org, subject.request_id), record_ids_key(world.org))
+    assert (await world.meter("requests"), await world.meter("tokens")) == ({NOON_MS // 5000: 1}, {})
+
+
+async def test_what_was_refused_after_its_admission_is_no_use_of_the_service(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(), Needs(500, 5000)))
+    refusal = Ending("refused", 400, "invalid_request")
+    assert await world.limiter().settle(build_settlement(hold, NOTHING, refusal, 7)) == Settled()
+    assert await usage(world) == [UsageRow("2026-11-30", "key_1", "b3os/test", 0, image_bytes=7)]
+    record = await world.log.fetch(world.org, hold.subject.request_id)
+    assert record is not None
+    assert (record.outcome, record.status, record.error_code) == ("refused", 400, "invalid_request")
+
+
+async def test_free_work_without_end_fills_nothing(world: World) -> None:
+    async def work(count: int) -> int:
+        for _ in range(count):
+            hold = hold_of(await world.limiter().admit(world.subject(Limits(requests_per_minute=10**6)), Needs()))
+            await world.limiter().settle(bill(hold, NOTHING))
+            world.clock.wait(0.001)
+        names_left = [name async for name in world.redis.scan_iter(f"b3os:{{{world.org}}}:*", count=1000)]
+        done = {name for name in names_left if ":done:" in name}
+        for name in done:
+            assert 0 < await world.redis.pttl(name) <= FREE_DONE_MS == 86_400_000
+        return len(names_left) - len(done)
+
+    few = await work(MOST_FREE)
+    assert await work(50) == few
+    assert await world.redis.hlen(refused_key(world.org)) == MOST_FREE
+    assert await world.redis.zcard(refused_ids_key(world.org)) == MOST_FREE
+    assert [row.requests for row in await usage(world)] == [MOST_FREE + 50]
+
+
+async def test_what_a_sweeper_had_for_free_is_paid_for_by_an_owner_who_was_alive(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(Limits(tokens_per_minute=1000)), Needs(500, 5000)))
+    world.clock.wait(31)
+    await sweep(world)
+    record = await world.log.fetch(world.org, hold.subject.request_id)
+    assert record is not None
+    assert record.outcome == "abandoned"
+    assert await world.redis.ttl(names.done_key(world.org, hold.subject.request_id)) > 86_400 * 39  # he may come late
+    assert await world.limiter().settle(bill(hold)) == Amended()
+    assert [(each["outcome"], each["output_tokens"]) for each in await world.ledger()] == [("finished", "20")]
+    assert await usage(world) == [UsageRow("2026-11-30", "key_1", "b3os/test", 1, 100, 20, 64, 0, COST)]
+    record = await world.log.fetch(world.org, hold.subject.request_id)
+    assert record is not None
+    assert record.outcome == "finished"
+    assert not await world.redis.exists(refused_key(world.org), refused_ids_key(world.org))
+
+
+async def test_what_a_sweeper_billed_and_was_free_is_reversed(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(), Needs(500, 5000)))
+    await world.limiter().renew(hold, EVERYTHING)
+    world.clock.wait(31)
+    await sweep(world)
+    assert await world.limiter().settle(bill(hold, NOTHING)) == Amended()
+    assert [(each["outcome"], each["cost_nano_usd"]) for each in await world.ledger()] == [
+        ("abandoned", str(COST)),
+        ("reversed", str(-COST)),
+    ]
+    assert await world.spent() == (0, 0)
+    assert await usage(world) == [UsageRow("2026-11-30", "key_1", "b3os/test", 1)]
+    assert await world.redis.ttl(names.done_key(world.org, hold.subject.request_id)) > 86_400 * 39
+
+
+async def test_a_free_bill_that_comes_when_its_marker_is_gone_is_dropped(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(), Needs()))
+    await world.limiter().settle(bill(hold, NOTHING))
+    await world.redis.delete(names.done_key(world.org, hold.subject.request_id))  # as its expiry does
+    world.clock.wait(FREE_DONE_MS / 1000 + 1)
+    assert await world.limiter().settle(bill(hold, NOTHING)) == AlreadySettled()
+    world.clock.wait(DONE_MS / 1000)
+    assert await world.limiter().settle(bill(hold, NOTHING)) == AlreadySettled()  # no operator is asked
+    assert [row.requests for row in await usage(world)] == [1]
+
+
+async def test_a_free_reservation_is_ended_however_late(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(cap=SpendCap(9, "month")), Needs(cost_nano_usd=9)))
+    world.clock.wait(DONE_MS / 1000 + 1)
+    assert await world.limiter().settle(bill(hold, NOTHING)) == Settled()
+    assert await world.spent() == (0, 0)
+
+
+async def test_a_bill_of_an_admission_that_may_never_have_been_keeps_it_from_being(world: World) -> None:
+    """As it is where a frozen Redis has the admission in a socket, behind the bill."""
+    limits = Limits(requests_per_minute=5, tokens_per_minute=1000, concurrent_requests=1)
+    subject = world.subject(limits)
+    unheard = replace(bill(Hold(subject, NOON_MS, "0f"), NOTHING), is_certain=False)
+    assert await world.limiter().settle(unheard) == Settled(was_known=False)
+    assert await world.limiter().settle(unheard) == AlreadySettled()
+    assert await world.limiter().admit(subject, Needs(500, 5000)) == AlreadySettled()
+    left = [name async for name in world.redis.scan_iter(f"b3os:{{{world.org}}}:*", count=1000)]
+    assert left == [names.done_key(world.org, subject.request_id)]  # no count of it, no record, no meter
+
+
+async def test_a_bill_of_an_attempt_that_was_not_heard_leaves_another_attempt_s_alone(world: World) -> None:
+    subject = world.subject(Limits(concurrent_requests=1))
+    first = hold_of(await world.limiter().admit(subject, Needs(500, 5000)))
+    unheard = replace(bill(replace(first, owner="0f"), NOTHING), is_certain=False)
+    assert await world.limiter().settle(unheard) == AlreadySettled()
+    assert await world.running() == 1
+    assert await world.limiter().settle(bill(first)) == Settled()
+
+
+async def test_an_attempt_that_took_over_after_midnight_gives_back_to_the_day_before(world: World) -> None:
+    subject = world.subject(cap=SpendCap(5000, "day"))
+    hold_of(await world.limiter().admit(subject, Needs(500, 5000)))
+    world.clock.wait(12 * 3600)
+    second = hold_of(await world.limiter().admit(subject, Needs(500, 5000)))
+    unheard = replace(bill(replace(second, admitted_ms=world.clock.now_ms), NOTHING), is_certain=False)
+    assert await world.limiter().settle(unheard) == Settled()
+    for period in ("2026-11-30", "2026-12-01", "2026-11", "2026-12", "total"):
+        assert await world.spent(period) == (0, 0)
+    assert await world.running() == 0
 
 
 async def test_a_sweeper_does_not_touch_what_was_renewed_since_it_looked(world: World) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 from hypothesis import HealthCheck, Phase, settings
@@ -22,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 from node.limits import names
-from node.limits.limiter import Admitted, Hold, Limits, Needs, Progress, Renewed, SpendCap
+from node.limits.limiter import Admitted, AlreadySettled, Hold, Limits, Needs, Progress, Renewed, SpendCap
 from node.limits.sweeper import Sweeper
 from shared.org_keys import spend_key
 from tests.integration.limits.model import LEASE_MS, Model, periods
@@ -83,6 +84,25 @@ class Machine(RuleBasedStateMachine):
         assert admission.remaining == 6 - self.model.requests.total()
         self.admitted_at_ms.append(self.world.clock.now_ms)
         self.holds[subject.request_id] = admission.hold
+
+    @rule(tokens=token_counts, cost=costs, is_late=st.booleans())
+    def admit_unheard(self, tokens: int, cost: int, is_late: bool) -> None:
+        """Nobody hears the answer. The bill that ends it comes behind the admission, or before it."""
+        world, needs, subject = self.world, Needs(tokens, cost), self.world.subject(LIMITS, CAP)
+        hold = Hold(subject, world.clock.now_ms, "0f")
+        if not is_late:
+            expected = self.model.admit(subject.request_id, needs)
+            admission = self.run(world.limiter().admit(subject, needs))
+            if isinstance(admission, Admitted):
+                hold = admission.hold
+                self.admitted_at_ms.append(hold.admitted_ms)
+            else:
+                assert admission == expected
+        self.holds[subject.request_id] = hold
+        bill_of_nothing = replace(bill(hold, Progress()), is_certain=False)
+        booked = self.model.settle_unheard(subject.request_id, hold.admitted_ms)
+        assert self.run(world.limiter().settle(bill_of_nothing)) == booked
+        assert self.run(world.limiter().admit(subject, needs)) == AlreadySettled()
 
     def pick(self, number: int) -> str:
         """One of those that are not settled for good, or of the last three that are."""

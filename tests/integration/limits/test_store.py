@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from urllib.parse import urlsplit
 
+import pytest
 import uvloop
 from redis.asyncio import Redis
 
@@ -32,3 +34,25 @@ def test_a_connection_that_ends_under_a_command_is_an_outage_in_uvloop_too(redis
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(ask())
+
+
+async def test_what_our_own_loop_was_late_for_is_no_outage(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("node.limits.store.ANSWER_S", 0.2)
+
+    async def read_too_late(redis: Redis) -> bool:
+        asyncio.get_running_loop().call_soon(time.sleep, 0.5)
+        return await asyncio.Future()
+
+    async def have_no_answer(redis: Redis) -> bool:
+        return await asyncio.Future()
+
+    redis = connect_redis(redis_url)
+    late, calm = Store(redis), Store(redis)
+    assert await late.ask(read_too_late) is None
+    assert not late.breaker.is_open
+    monkeypatch.setattr("node.limits.heartbeat.LATE_S", 60)  # however busy this machine is
+    assert await calm.ask(have_no_answer) is None
+    assert calm.breaker.is_open
+    await late.aclose()
+    await calm.aclose()
+    await redis.aclose()

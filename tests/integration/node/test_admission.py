@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import threading
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -15,8 +16,11 @@ import aiohttp
 import pytest
 from redis.asyncio import Redis
 
-from node.engine.scripted import ScriptedEngine
+from node.engine.port import Prompt
+from node.engine.scripted import ScriptedEngine, ScriptedPrompt
 from node.limits.names import leases_key, ledger_key
+from node.wire.parse import parse_request
+from node.wire.request import MessagesRequest
 from shared.ids import new_request_id
 from shared.node_token import Caller, mint
 from shared.org_keys import spend_key
@@ -52,11 +56,15 @@ class Client:
         self, script: list[Any] | None = None, path: str = PATH, **fields: Any
     ) -> tuple[str, aiohttp.ClientResponse]:
         """The request's id, and the head of its answer."""
+        raw = self.body([["text", "a "], ["text", "b"]] if script is None else script, **fields)
+        return await self.send(raw, path)
+
+    async def send(self, raw: bytes, path: str = PATH) -> tuple[str, aiohttp.ClientResponse]:
+        """The same for any body."""
         request_id = new_request_id()
         now_s = int(time.time())
         token = mint(KEY, self.who, audience=["n1"], request_id=request_id, method="POST", path=path, now_s=now_s)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        raw = self.body([["text", "a "], ["text", "b"]] if script is None else script, **fields)
         return request_id, await self.node.session.post(self.node.url + path, data=raw, headers=headers)
 
     async def record(self, request_id: str, *, is_running: bool = False) -> RequestRecord:
@@ -244,19 +252,90 @@ async def test_a_stop_sequence_bills_what_was_generated(connect: Connect) -> Non
     assert (record.stop_reason, record.output_tokens) == ("stop_sequence", 2)
 
 
-async def test_what_is_refused_for_its_content_is_logged_and_free(connect: Connect) -> None:
-    client = await connect(requests_per_minute=1)
-    for fields, status in (({"max_tokens": 0}, 400), ({"model": "b3os/other"}, 404), ({"x": 1}, 400)):
+async def test_what_is_refused_for_its_content_is_one_of_the_minute_and_logged_and_free(connect: Connect) -> None:
+    client = await connect(requests_per_minute=4)
+    faults: tuple[tuple[dict[str, Any], int], ...] = (
+        ({"max_tokens": 0}, 400),
+        ({"model": "b3os/other"}, 404),
+        ({"x": 1}, 400),
+    )
+    for left, (fields, status) in zip(("3", "2", "1"), faults, strict=True):
         request_id, answer = await client.ask(**fields)
         assert answer.status == status
+        assert (answer.headers["RateLimit-Limit"], answer.headers["RateLimit-Remaining"]) == ("4", left)
         record = await client.record(request_id)
-        assert (record.outcome, record.status) == ("refused", status)
+        assert (record.outcome, record.status, record.cost_nano_usd) == ("refused", status, 0)
     image = {"type": "image", "source": {"type": "url", "url": "https://127.0.0.1/"}}
     request_id, answer = await client.ask(messages=[{"role": "user", "content": [image]}])
     assert await refusal(answer) == (403, "egress_denied", "messages.0.content.0.source.url")
     record = await client.record(request_id)
     assert (record.outcome, record.error_code, record.cost_nano_usd) == ("refused", "egress_denied", 0)
     assert await client.is_quiet()
+
+
+@pytest.mark.parametrize("path", [PATH, COUNT])
+@pytest.mark.parametrize("limits", [{"requests_per_minute": 1}, {"concurrent_requests": 1}])
+async def test_nobody_over_a_limit_has_his_body_read(connect: Connect, path: str, limits: dict[str, int]) -> None:
+    client = await connect(**limits)
+    _, running = await client.ask([["text", "a"], ["pause", 60]], stream=True)
+    _, answer = await client.send(b"this is no JSON", path)
+    assert answer.status == 429
+    running.close()
+
+
+async def test_no_body_is_read_for_an_engine_that_is_not_there(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await connect(requests_per_minute=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(client.node.supervisor, "state", "failed")
+        assert (await client.send(b"this is no JSON"))[1].status == 503
+    assert (await client.ask())[1].status == 200  # and it was none of the minute's requests
+
+
+async def test_a_large_prompt_is_not_rendered_for_who_is_out_of_tokens(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await connect(tokens_per_minute=20_000, requests_per_minute=9)
+    rendered: list[Prompt] = []
+    render = client.node.engine.render
+
+    async def noting(prompt: Prompt) -> ScriptedPrompt:
+        rendered.append(prompt)
+        return await render(prompt)
+
+    monkeypatch.setattr(client.node.engine, "render", noting)
+    large = "ab " * 15_000  # of 15,000 words; the guess is 11,250
+    statuses = [(await client.ask(messages=[{"role": "user", "content": large}]))[1].status for _ in range(2)]
+    assert (statuses, len(rendered)) == ([200, 429], 1)
+    _, answer = await client.ask(max_tokens=6000)  # a small one is counted first
+    assert (answer.status, len(rendered)) == (429, 2)
+    assert answer.headers["RateLimit-Limit"] == "20000"
+
+
+async def test_others_are_read_while_one_organization_sends_much_to_read(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    greedy, other = await connect(), await connect()
+    begun, may_end = threading.Semaphore(0), threading.Event()
+
+    def parse_long(body: bytes) -> MessagesRequest:
+        if b"greedy" in body:
+            begun.release()
+            assert may_end.wait(30)
+        return parse_request(body)
+
+    monkeypatch.setattr("node.messages.parse_request", parse_long)
+    asked = [asyncio.create_task(greedy.ask(metadata={"user_id": "greedy" * 5000})) for _ in range(3)]
+    try:
+        assert await asyncio.to_thread(begun.acquire, timeout=30)
+        for _ in range(3):
+            assert (await other.ask(metadata={"user_id": "other" * 5000}))[1].status == 200
+        assert (await other.ask())[1].status == 200
+        assert not begun.acquire(blocking=False)  # the second of the greedy one's waits for the first
+    finally:
+        may_end.set()
+    assert [answer.status for _, answer in await asyncio.gather(*asked)] == [200] * 3
 
 
 async def test_a_model_runtime_that_is_away_is_logged(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:

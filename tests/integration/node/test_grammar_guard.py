@@ -107,6 +107,19 @@ async def test_a_verdict_is_remembered_refusals_too(guard: GrammarGuard) -> None
         assert await judge(guard, guide) is await judge(guard, guide)
 
 
+async def test_each_payer_has_verdicts_of_his_own(guard: GrammarGuard) -> None:
+    payers = ("one", "other", "one", "other")
+    asked = [guard.check(word("apart"), HERMES, thinks=False, payer=payer) for payer in payers]
+    mine, others, mine_too, others_too = await asyncio.gather(*asked)
+    assert isinstance(mine, Accepted)
+    assert isinstance(others, Accepted)
+    assert mine is mine_too
+    assert others is others_too
+    assert mine is not others
+    assert await guard.check(word("apart"), HERMES, thinks=False, payer="one") is mine
+    assert await guard.check(word("apart"), HERMES, thinks=False, payer="other") is others
+
+
 async def test_what_is_too_much_is_killed_and_the_loop_goes_on(guard: GrammarGuard) -> None:
     check = asyncio.create_task(judge(guard, slow()))
     turns = 0

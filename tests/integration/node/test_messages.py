@@ -95,7 +95,7 @@ async def test_ids_and_timing_are_on_every_answer(node: Node) -> None:
     response = await node.send(body, **token)
     assert response.headers["request-id"] == response.headers["x-request-id"] == request_id
     names = [entry.partition(";")[0] for entry in response.headers["Server-Timing"].split(", ")]
-    assert names == ["parse", "admission", "images", "render", "guide", "model", "total"]
+    assert names == ["admission", "parse", "images", "render", "guide", "model", "total"]
     stream = await node.post(SAY, stream=True)
     assert "ttft;dur=" in stream.headers["Server-Timing"]
     assert "total" not in stream.headers["Server-Timing"]

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from edge.auth.cache import RETRY_S, RecordCache
-from edge.auth.key_store import KeyRecord
+from edge.auth.key_record import KeyRecord
 from edge.auth.store import StoreUnavailable
 
 KEY = KeyRecord("key_1", "sk", "acme", "main", "dev", ("infer:run",), "active", "abcd", 0, None)

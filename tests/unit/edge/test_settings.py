@@ -50,3 +50,12 @@ def test_a_node_says_where_it_is_or_is_told_to() -> None:
     for wrong in ({"HOST": "0.0.0.0"}, {"HOST": "::"}, {"URL": "node-1:7710"}, {"URL": "http://a/path"}):
         with pytest.raises(SettingsError, match="B3OS_NODE"):
             url(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("variable", "size_bytes"),
+    [("MAX_BODIES_BYTES", 33_554_432), ("MAX_BODIES_PER_ORGANIZATION_BYTES", 33_554_431)],
+)
+def test_there_is_room_for_the_largest_body(variable: str, size_bytes: int) -> None:
+    with pytest.raises(SettingsError, match=f"{variable.lower()} has no room for a body of max_request_bytes"):
+        load_settings(EdgeSettings, {f"B3OS_EDGE_{variable}": str(size_bytes)}, {})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -79,8 +81,20 @@ def setting(tmp_path: Path) -> Setting:
 
 
 def test_a_bill_reads_back_as_it_was_written() -> None:
-    for settlement in (some_bill(), build_abandoned(some_bill().hold, Progress(), 3)):
+    hold = some_bill().hold
+    left = build_settlement(hold, Progress(input_tokens=100), Ending("client_gone", 499), 0)
+    unheard = build_settlement(hold, Progress(), Ending("refused", 503), 0, is_certain=False)
+    for settlement in (some_bill(), build_abandoned(hold, Progress(), 3), left, unheard):
         assert decode_settlement(encode_settlement(settlement)) == settlement
+    assert (left.metered_tokens, left.record.input_tokens, unheard.metered_tokens) == (100, 0, 0)
+
+
+def test_a_bill_of_an_older_node_reads_as_it_was_meant() -> None:
+    settlement = some_bill()
+    fields = json.loads(encode_settlement(settlement))
+    del fields["is_certain"], fields["metered_tokens"]
+    read = decode_settlement(json.dumps(fields).encode())
+    assert read == replace(settlement, metered_tokens=None)  # what is billed
 
 
 async def test_a_booked_bill_leaves_no_file(setting: Setting) -> None:

@@ -123,3 +123,13 @@ def test_beside_alternatives_that_double_at_every_level_all_else_is_checked(alte
 def test_a_reference_by_a_number_of_many_digits_is_no_error() -> None:
     check = Conformance({"anyOf": [{"$ref": "#/anyOf/" + "0" * 5000}, {"$ref": "#/anyOf/2"}, {}]})
     assert check.holds(1) in (True, False)
+
+
+def test_patterns_share_the_room_of_one_and_what_does_not_fit_is_believed() -> None:
+    one = {"type": "string", "pattern": "^[a-z]{1000}$"}
+    assert not Conformance({"type": "object", "properties": {"p0": one}}).holds({"p0": "b"})
+    many = Conformance({"type": "object", "properties": {f"p{number}": one for number in range(200)}})
+    assert many.holds({"p0": "b"})
+    assert not many.holds({"p0": 1})
+    light = {"type": "string", "pattern": "^a+$"}
+    assert not Conformance({"type": "object", "properties": {f"p{n}": light for n in range(200)}}).holds({"p0": "b"})

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from node.wire.ignored import list_ignored
-from node.wire.parse import parse_count, parse_request
+from node.wire.parse import count_values, parse_count, parse_request
 from shared.errors import ApiError
 
 VALID: dict[str, Any] = {
@@ -406,3 +406,34 @@ def test_thread_is_refused_with_the_details_on_which_tool_runners_send_everythin
 def test_counting_needs_no_max_tokens() -> None:
     fields = {key: value for key, value in VALID.items() if key != "max_tokens"}
     assert parse_count(orjson.dumps(fields)).messages[0].content == "Hi"
+
+
+def marks_of(value: Any) -> int:
+    """Values inside a value; what is empty counts one."""
+    if not isinstance(value, dict | list):
+        return 0
+    inner = list(value.values()) if isinstance(value, dict) else value
+    return max(1, len(inner)) + sum(map(marks_of, inner))
+
+
+@pytest.mark.parametrize("slice_bytes", [1, 2, 3, 7, 64, 65_536])
+def test_values_are_counted_and_what_stands_in_strings_is_none(
+    slice_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("node.wire.parse._SLICE_BYTES", slice_bytes)
+    strings = ["", '"', "\\", '\\"', "\\\\", ',"[{', "a\\\\\\", '\\",', "é\n,", '"' * 5 + "," + "\\" * 5]
+    value = {text: [text, {"a": strings, "[": []}, {}, 1, None, [[text]]] for text in strings}
+    assert count_values(orjson.dumps(value)) == marks_of(value)
+    assert count_values(orjson.dumps(value, option=orjson.OPT_INDENT_2)) == marks_of(value)
+
+
+@pytest.mark.parametrize("value", [1, "x", [1], {"b": 1}])
+def test_a_body_of_many_values_is_refused(value: Any) -> None:
+    with pytest.raises(ApiError, match="more than 150000 JSON values"):
+        parse_request(orjson.dumps(VALID | {"x": [value] * 150_000}))
+
+
+def test_any_text_is_no_more_than_one_value() -> None:
+    text = '",[{' * 150_001
+    message = parse_request(orjson.dumps(VALID | {"messages": [{"role": "user", "content": text}]})).messages[0]
+    assert message.content == text

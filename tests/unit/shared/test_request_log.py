@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shared.ids import new_request_id
 from shared.org_keys import org_key, record_key
 from shared.request_log import KEEP_S, LogFilter, RequestRecord, created_ms_of, decode_record, oldest_id
-from shared.usage import UsageRow, _read_day
+from shared.usage import UsageRow, build_rows, read_count
 
 RECORD = RequestRecord("req_1", 5, "key_1", "main", "b3os/test", "n1", "finished", 200, cost_nano_usd=2**53 + 1)
 times = st.integers(0, 2**48 - 1)
@@ -63,7 +63,8 @@ def test_a_day_s_counters_become_rows() -> None:
         "key_a b3os/x cost_nano_usd": "9007199254740993",
         "key_a b3os/x from_tomorrow": "1",
     }
-    assert _read_day("2026-11-30", counters) == [
+    found = [read_count("2026-11-30", name, value) for name, value in counters.items()]
+    assert build_rows(count for count in found if count is not None) == [
         UsageRow("2026-11-30", "key_a", "b3os/x", requests=1, cost_nano_usd=2**53 + 1),
         UsageRow("2026-11-30", "key_b", "b3os/x", requests=2),
     ]

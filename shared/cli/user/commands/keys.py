@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from shared.cli.user.api import segment
+from shared.cli.user.api import Api, segment
 from shared.cli.user.command import Session, UserCommand, is_token
 from shared.cli.user.console import note, say, say_json, write
 from shared.cli.user.document import Document, dig, number_at, objects_at, plain, text_at
@@ -23,6 +23,8 @@ from shared.cli.user.table import render_facts, render_table
 from shared.cli.user.when import parse_expiry
 
 _KEYS = "/v1/keys"
+_MOST_OF_A_PAGE = 200
+_MOST_PAGES = 1000
 _HEAD = ("ID", "SECRET", "STATUS", "PROJECT", "SCOPES", "CAP", "EXPIRES", "NAME")
 
 
@@ -53,11 +55,25 @@ def keys() -> None:
 @click.pass_obj
 def list_(session: Session) -> None:
     """List keys; of each secret, the first four characters."""
-    answer = session.api().get(_KEYS)
+    answer = fetch_all(session.api())
     if session.as_json:
         say_json(answer)
         return
     say(render_table(_HEAD, [_row(key) for key in objects_at(answer, "data")]))
+    if text_at(answer, "next_cursor"):
+        note("There are more than this command lists.")
+
+
+def fetch_all(api: Api) -> Document:
+    """Every key as one page, of as many of the server's as that takes."""
+    page = api.get(_KEYS, {"limit": _MOST_OF_A_PAGE})
+    found = objects_at(page, "data")
+    seen: set[str] = set()
+    while (cursor := text_at(page, "next_cursor")) and cursor not in seen and len(seen) < _MOST_PAGES:
+        seen.add(cursor)
+        page = api.get(_KEYS, {"limit": _MOST_OF_A_PAGE, "cursor": cursor})
+        found += objects_at(page, "data")
+    return {**page, "data": found} if seen else page
 
 
 @keys.command(cls=UserCommand)

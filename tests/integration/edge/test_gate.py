@@ -1,0 +1,205 @@
+"""Nobody asks so often, or so much at once, that others have to wait."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import aiohttp
+import pytest
+from redis.asyncio import BlockingConnectionPool
+
+from edge.api.gate import AT_ONCE, AT_ONCE_OF_MANY
+from edge.app import OPEN
+from edge.auth.credentials import mint_credential
+from edge.auth.scopes import SCOPES
+from tests.integration.edge.parts import MODELS, Edge, FakeNode, make_key, running_edge, until
+from tests.integration.edge.people import KEYS, LOGIN, SESSION, SWITCH, Answer, Page, make_user
+from tests.integration.edge.test_matrix import ROUTES
+from tests.integration.edge.test_matrix import ask as ask_route
+
+BURST = 4
+
+
+@pytest.fixture
+async def edge(edge_redis_url: str, node: FakeNode) -> AsyncIterator[Edge]:
+    """An edge where the next request after a burst is a minute away."""
+    nodes = {node.id: f"http://127.0.0.1:{node.port}"}
+    bounds = {"management_per_minute": 1, "management_burst": BURST, "trusted_proxies": 1}
+    async with running_edge(edge_redis_url, nodes, **bounds) as running:
+        yield running
+
+
+async def keyed(edge: Edge, client: aiohttp.ClientSession, org: str = "acme") -> Page:
+    _, credential = await make_key(edge.store, scopes=SCOPES, org=org)
+    return Page(client, headers={"x-api-key": credential.token})
+
+
+async def asked_until_refused(ask: Callable[[], Awaitable[Answer]]) -> int:
+    """How many were answered before one was refused."""
+    for answered in range(1000):
+        answer = await ask()
+        if answer.status == 429:
+            assert answer.problem() == (429, "rate_limited", None)
+            assert 1 <= int(answer.headers["Retry-After"]) <= 60
+            return answered
+    raise AssertionError("nothing is ever refused")
+
+
+COUNTED = [route for route in ROUTES if not route[1].startswith("/v1/infer")]
+
+
+@pytest.mark.parametrize("route", COUNTED, ids=" ".join)
+async def test_a_key_asks_so_often_and_no_oftener(
+    edge: Edge, client: aiohttp.ClientSession, route: tuple[str, str]
+) -> None:
+    page, other = await keyed(edge, client, "often"), await keyed(edge, client, "seldom")
+    assert await asked_until_refused(lambda: ask_route(page, route)) == BURST
+    assert (await ask_route(other, route)).status != 429
+
+
+async def test_who_is_refused_costs_redis_nothing(edge: Edge, client: aiohttp.ClientSession) -> None:
+    page = await keyed(edge, client, "quiet")
+    await asked_until_refused(lambda: page.get(KEYS))
+
+    async def count() -> int:
+        stats = await edge.redis.info("commandstats")
+        return sum(
+            int(stats[name]["calls"]) for name in stats if not name.startswith(("cmdstat_info", "cmdstat_ping"))
+        )
+
+    before = await count()
+    for _ in range(20):
+        assert (await page.get(KEYS)).status == 429
+    assert await count() == before
+
+
+async def test_inference_does_not_count(edge: Edge, client: aiohttp.ClientSession) -> None:
+    page = await keyed(edge, client, "infers")
+    for _ in range(3 * BURST):
+        assert (await page.get(MODELS)).status == 200
+    assert await asked_until_refused(lambda: page.get(KEYS)) == BURST
+
+
+async def test_many_keys_of_an_organization_count_together(edge: Edge, client: aiohttp.ClientSession) -> None:
+    async def ask() -> Answer:
+        return await (await keyed(edge, client, "many")).get(KEYS)
+
+    assert BURST < await asked_until_refused(ask) < 100
+    assert (await (await keyed(edge, client, "other")).get(KEYS)).status == 200
+
+
+async def test_new_sessions_give_a_user_no_more(edge: Edge, client: aiohttp.ClientSession) -> None:
+    user = await make_user(edge, ("here", "owner"), ("there", "owner"))
+    page = Page(client)
+    await page.log_in(user)
+
+    async def switch() -> Answer:
+        answer = await page.post(SWITCH, {"organization": next(places)})
+        return answer if answer.status == 429 else page.take(answer)
+
+    places = itertools.cycle(("there", "here"))
+    assert await asked_until_refused(switch) == BURST
+
+
+@pytest.mark.parametrize("path", [*sorted(OPEN), SESSION, KEYS])
+async def test_who_shows_nothing_counts_by_his_address(edge: Edge, client: aiohttp.ClientSession, path: str) -> None:
+    async def ask(address: str) -> Answer:
+        page = Page(client, headers={"X-Forwarded-For": address})
+        return await page.send("POST" if path in OPEN else "GET", path, {} if path in OPEN else None)
+
+    assert await asked_until_refused(lambda: ask("8.8.8.8")) == BURST
+    assert (await ask("8.8.4.4")).status != 429
+
+
+async def test_the_networks_of_one_site_count_together(edge: Edge, client: aiohttp.ClientSession) -> None:
+    numbers = iter(range(1000))
+
+    async def ask(site: str) -> Answer:
+        return await Page(client, headers={"X-Forwarded-For": f"{site}:{next(numbers):x}::1"}).get(SESSION)
+
+    assert BURST < await asked_until_refused(lambda: ask("2600:1:2")) < 100
+    assert (await ask("2600:1:3")).status == 401
+
+
+async def test_a_credential_that_nobody_has_counts_by_the_address(edge: Edge, client: aiohttp.ClientSession) -> None:
+    cookies = iter(f"{at:043}" for at in range(1000))
+
+    async def ask() -> Answer:
+        return await Page(client, cookie=next(cookies), headers={"X-Forwarded-For": "8.8.8.8"}).get(SESSION)
+
+    assert await asked_until_refused(ask) == BURST
+
+
+async def test_a_credential_that_nobody_has_counts_once_among_the_unknown(
+    edge_redis_url: str, node: FakeNode
+) -> None:
+    nodes = {node.id: f"http://127.0.0.1:{node.port}"}
+    bounds = {"unknown_credentials_per_address": 6, "trusted_proxies": 1}
+    async with running_edge(edge_redis_url, nodes, **bounds) as edge, aiohttp.ClientSession(edge.url) as stranger:
+        page = Page(stranger, headers={"x-api-key": mint_credential().token, "X-Forwarded-For": "8.8.8.8"})
+        assert [(await page.get(KEYS)).status for _ in range(7)] == [401] * 6 + [429]
+
+
+async def test_whoever_logs_in_counts_by_his_address_whatever_he_has(
+    edge: Edge, client: aiohttp.ClientSession
+) -> None:
+    pages = itertools.cycle([await keyed(edge, client, org) for org in ("one", "two", "three")])
+    assert await asked_until_refused(lambda: next(pages).post(LOGIN, {}, X_Forwarded_For="8.8.8.8")) == BURST
+
+
+@pytest.fixture
+async def roomy(edge_redis_url: str, node: FakeNode) -> AsyncIterator[Edge]:
+    """An edge with the usual rate."""
+    async with running_edge(edge_redis_url, {node.id: f"http://127.0.0.1:{node.port}"}) as running:
+        yield running
+
+
+async def drip(edge: Edge, held: contextlib.AsyncExitStack, headers: dict[str, str]) -> bytes:
+    """Begin to make a key and keep the body back; the first line of what is answered before it comes."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+    held.callback(writer.close)
+    head = (f"POST {KEYS} HTTP/1.1", "Host: edge", *(f"{name}: {value}" for name, value in headers.items()))
+    more = ("Content-Type: application/json", "Content-Length: 9", "Expect: 100-continue", "", "")
+    writer.write("\r\n".join((*head, *more)).encode())
+    return await reader.readuntil(b"\r\n")
+
+
+async def test_so_many_run_at_once_and_no_more(roomy: Edge) -> None:
+    async with aiohttp.ClientSession(roomy.url) as client, contextlib.AsyncExitStack() as held:
+        slow = await keyed(roomy, client, "slow")
+        for _ in range(AT_ONCE):
+            assert b" 100 " in await drip(roomy, held, slow.headers)
+        assert b" 429 " in await drip(roomy, held, slow.headers)
+        refused = await slow.get(KEYS)
+        assert refused.problem() == (429, "rate_limited", None)
+        assert refused.headers["Retry-After"] == "1"
+        assert (await (await keyed(roomy, client, "slow")).get(KEYS)).status == 200
+        for _ in range(AT_ONCE_OF_MANY - AT_ONCE):
+            assert b" 100 " in await drip(roomy, held, (await keyed(roomy, client, "slow")).headers)
+        assert (await (await keyed(roomy, client, "slow")).get(KEYS)).status == 429
+        assert (await (await keyed(roomy, client, "quick")).get(KEYS)).status == 200
+        await held.aclose()
+
+        async def may_again() -> bool:
+            return (await slow.get(KEYS)).status == 200
+
+        await until(may_again, 10)
+
+
+async def test_whoever_waits_for_lists_keeps_no_key_from_being_known(roomy: Edge) -> None:
+    """All connections for lists are taken: the key is looked up on another."""
+    pool = roomy.store._redis.connection_pool
+    assert isinstance(pool, BlockingConnectionPool)
+    left = pool.max_connections - 1  # one hears of revocations
+    taken = [await pool.get_connection() for _ in range(left)]  # type: ignore[no-untyped-call]
+    try:
+        _, credential = await make_key(roomy.store.__class__(roomy.redis), org="acme")
+        async with aiohttp.ClientSession(roomy.url) as client:
+            page = Page(client, headers={"x-api-key": credential.token})
+            assert (await page.get(MODELS)).status == 200
+    finally:
+        for connection in taken:
+            await pool.release(connection)
