@@ -13,15 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-WINDOW_BYTES = 65_536
-"""As much is looked at from the beginning and from the end of a body."""
+from shared.model_name import MESSAGES, WINDOW_BYTES, cut_windows, look_for_models
+
 KEY_BITS = 60
 """Of what keys and nodes are mixed from: Python multiplies such numbers quickly."""
-MOST_NAMES = 8
 _LONGEST_TEXT = 512
 _TEXT = rb'"((?:[^"\\]|\\.){0,%d})'
-_MODEL = re.compile(rb'"model"\s{0,8}:\s{0,8}"((?:[^"\\]|\\.){1,200})"')
-_MESSAGES = re.compile(rb'"messages"\s{0,8}:\s{0,8}\[\s{0,8}')
 # A string, or the text of the first block.
 _SYSTEM = re.compile(
     rb'"system"\s{0,8}:\s{0,8}(?:\[\s{0,8}\{\s{0,8}(?:"type"\s{0,8}:\s{0,8}"text"\s{0,8},\s{0,8})?"text"\s{0,8}:\s{0,8})?'
@@ -44,33 +41,12 @@ class Affinity:
 
 def read_affinity(org: str, body: bytes) -> Affinity:
     """Of one organization's request: others never share a prefix cache with it."""
-    parts = [body] if len(body) <= 2 * WINDOW_BYTES else [body[:WINDOW_BYTES], body[-WINDOW_BYTES:]]
-    models = tuple(dict.fromkeys(_names(parts)))
+    parts = cut_windows(body)
     digest = hashlib.blake2b(digest_size=8)
     for text in (org.encode(), _first(_SYSTEM, parts), _first_message(parts)):
         digest.update(len(text).to_bytes(4))
         digest.update(text)
-    return Affinity(models, int.from_bytes(digest.digest()) >> (64 - KEY_BITS))
-
-
-def _names(parts: list[bytes]) -> Iterator[str]:
-    found = 0
-    for part in parts:
-        for match in _MODEL.finditer(part):
-            yield _unescape(match[1])
-            found += 1
-            if found == MOST_NAMES:
-                return
-
-
-def _unescape(raw: bytes) -> str:
-    """Some clients write `b3os\\/name`."""
-    if b"\\" not in raw:
-        return raw.decode(errors="replace")
-    try:
-        return str(json.loads(b'"%b"' % raw))
-    except ValueError:
-        return ""
+    return Affinity(look_for_models(body), int.from_bytes(digest.digest()) >> (64 - KEY_BITS))
 
 
 def _first(pattern: re.Pattern[bytes], parts: list[bytes]) -> bytes:
@@ -86,7 +62,7 @@ def _first_message(parts: list[bytes]) -> bytes:
     Not its bytes: agents put `cache_control` on the last message, and take it away once there is another one.
     """
     for part in parts:
-        if match := _MESSAGES.search(part):
+        if match := MESSAGES.search(part):
             window = part[match.end() : match.end() + WINDOW_BYTES]
             try:
                 message, _ = _decode(window.decode(errors="replace"))

@@ -18,7 +18,6 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from node.limits.settlement import NothingBegun
 from shared.errors import BACKEND_UNAVAILABLE, ApiError
 from shared.heartbeat import Heartbeat
 from shared.hop import FORWARDED, NOT_STARTED
@@ -43,7 +42,7 @@ _STREAM_HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering
 _log = logging.getLogger("b3os.forward")
 
 
-class ServedElsewhere(NothingBegun):
+class ServedElsewhere(Exception):
     """A request that makes sense, and whose model another node serves: to be passed on as it came."""
 
     def __init__(self, peer: Heartbeat, body: bytes) -> None:

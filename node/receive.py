@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Callable, Collection
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import NoReturn, TypeVar
+from typing import TypeVar
 
 from aiohttp import web
 
@@ -32,6 +32,7 @@ from node.wire.ignored import list_ignored
 from node.wire.request import MessagesRequest
 from shared.errors import BODY_TOO_LARGE, NOT_JSON, UNSUPPORTED_PARAMETER, ApiError
 from shared.hop import FORWARDED
+from shared.model_name import read_model
 from shared.web import CONTEXT, RequestContext, read_body
 
 SHORT_BYTES = 8 << 10
@@ -47,13 +48,11 @@ class Arrival:
     Attributes:
         ticket: to be entered at once, around all that is done for the request.
         engine: will answer. body: until it is read. body_bytes: its size.
-        audience: the nodes to which it may be passed on.
     """
 
     ticket: Ticket
     engine: Engine
     context: RequestContext
-    audience: Collection[str]
     body: bytes
     body_bytes: int
 
@@ -87,6 +86,7 @@ class Receiver:
 
         Raises:
             ApiError: it may not be sent, there is no engine, or a limit stands against it.
+            ServedElsewhere: its model is another node's.
         """
         context = request[CONTEXT]
         token = self.gate.admit(request)
@@ -95,10 +95,10 @@ class Receiver:
             if request.content_type != "application/json":
                 raise ApiError(NOT_JSON, "send the body as Content-Type: application/json")
             body = await read_body(request, self.model.max_request_bytes, self._too_large)
+            self._refer(body, request, token.audience)  # before anything is reserved: the peer does that
             answering = engine()
             ticket = await self.admission.open(subject, context)
-        audience = () if FORWARDED in request.headers else token.audience
-        return Arrival(ticket, answering, context, audience, body, len(body))
+        return Arrival(ticket, answering, context, body, len(body))
 
     async def read(
         self, arrival: Arrival, parse: Callable[[bytes], MessagesRequest]
@@ -106,8 +106,7 @@ class Receiver:
         """What is asked for; `x-b3os-ignored` is set for whatever the answer will be.
 
         Raises:
-            ApiError: it makes no sense, or nobody has its model.
-            ServedElsewhere: it makes sense, and is another node's.
+            ApiError: it makes no sense, or names another model.
         """
         body, arrival.body = arrival.body, b""
         context = arrival.context
@@ -117,7 +116,7 @@ class Receiver:
             context.headers["x-b3os-ignored"] = ", ".join(received.ignored)
         message = received.message
         if message.model != self.model.served_id:
-            self._refer(message.model, arrival.audience, body)
+            raise not_available(message.model)
         text_bytes = arrival.body_bytes - received.image_bytes
         return message, Order(text_bytes, message.max_tokens, arrival.engine.context_tokens)
 
@@ -125,12 +124,19 @@ class Receiver:
         """What comes of work that may take as long as the body is large."""
         return await self.slow.run(work, arrival.ticket.payer, is_short=arrival.body_bytes <= SHORT_BYTES)
 
-    def _refer(self, named: str, audience: Collection[str], body: bytes) -> NoReturn:
-        """A model that is not served here is a peer's, or nobody's."""
-        peer = self.peers.find(named, audience)
-        if peer is None:
-            raise not_available(named)
-        raise ServedElsewhere(peer, body)
+    def _refer(self, body: bytes, request: web.Request, audience: Collection[str]) -> None:
+        """A request for a model that is not served here, and by a peer, is the peer's.
+
+        Raises:
+            ServedElsewhere: it is.
+        """
+        if FORWARDED in request.headers or not self.peers.ids():
+            return
+        named = read_model(body)
+        if named is not None and named != self.model.served_id:
+            peer = self.peers.find(named, audience)
+            if peer is not None:
+                raise ServedElsewhere(peer, body)
 
     async def render(self, arrival: Arrival, message: MessagesRequest) -> Rendered:
         """The prompt as token ids; organizations don't share a prefix cache, since its timing would tell.

@@ -46,10 +46,6 @@ _STOPPED: tuple[Outcome, int, str] = ("failed", NODE_UNAVAILABLE.status, NODE_UN
 _log = logging.getLogger("b3os.settlement")
 
 
-class NothingBegun(Exception):
-    """Another node does what was let in here: no trace of it is to stay."""
-
-
 @dataclass(slots=True)
 class Notes:
     """What the handler learns on the way, for the request log. What it leaves open follows from how the body ended.
@@ -192,7 +188,7 @@ class Reservation:
         """Bill it; `error` is what ended it early."""
         if self._renewing is not None:
             await end_task(self._renewing)
-        if isinstance(error, NothingBegun) or (isinstance(error, ApiError) and NOT_STARTED in error.headers):
+        if isinstance(error, ApiError) and NOT_STARTED in error.headers:
             await self._release()
             return
         settlement = build_settlement(

@@ -76,7 +76,9 @@ def token_for(*audience: str) -> tuple[str, str]:
 
 async def ask(node: Node, body: bytes = BODY, **headers: str) -> aiohttp.ClientResponse:
     """With a token for both nodes, where the test has none of its own."""
-    return await node.send(body, **{"Authorization": token_for("n1", "n2")[0], **headers})
+    answer = await node.send(body, **{"Authorization": token_for("n1", "n2")[0], **headers})
+    await answer.read()
+    return answer
 
 
 async def test_the_other_node_gets_the_same_bytes_and_token_and_its_answer_comes_back(node: Node, peer: Peer) -> None:
@@ -97,6 +99,7 @@ async def test_the_other_node_gets_the_same_bytes_and_token_and_its_answer_comes
 async def test_a_request_that_was_passed_on_is_passed_on_no_further(node: Node, peer: Peer) -> None:
     passed_on = {"Authorization": token_for("n1", "n2")[0], "x-b3os-forwarded": "1"}
     answer = await node.send(BODY, **passed_on)
+    await answer.read()
     assert (answer.status, (await answer.json())["b3os"]["code"]) == (404, "model_not_available")
     assert peer.requests == []
 
@@ -110,9 +113,12 @@ async def test_a_node_for_which_the_token_is_not_gets_nothing(
     assert peer.requests == []
 
 
-async def test_what_makes_no_sense_is_refused_here(node: Node, peer: Peer) -> None:
-    answer = await ask(node, BODY.replace(b'"max_tokens": 9, ', b""))
-    assert (answer.status, (await answer.json())["b3os"]["param"]) == (400, "max_tokens")
+async def test_what_is_no_json_or_too_large_is_refused_here(node: Node, peer: Peer) -> None:
+    for body, kind, status in ((BODY, "text/plain", 415), (BODY + b" " * 100_000, "application/json", 413)):
+        token = token_for("n1", "n2")[0]
+        answer = await node.send(body, **{"Authorization": token, "Content-Type": kind})
+        await answer.read()
+        assert answer.status == status
     assert peer.requests == []
 
 
@@ -164,7 +170,7 @@ async def test_a_stream_comes_as_it_goes_and_breaks_where_it_breaks(node: Node, 
 
     seen: list[bool] = []
     peer.answer = stream
-    answer = await ask(node)
+    answer = await node.send(BODY, Authorization=token_for("n1", "n2")[0])
     assert (answer.status, answer.headers["X-Accel-Buffering"]) == (200, "no")
     assert await answer.content.readuntil(b"\n\n") == EVENT
     with pytest.raises(aiohttp.ClientPayloadError):

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from edge.affinity import WINDOW_BYTES, Affinity, read_affinity
+from edge.affinity import Affinity, read_affinity
+from shared.model_name import WINDOW_BYTES
 
 CLIENTS = Path(__file__).parents[2] / "contract" / "clients"
 
