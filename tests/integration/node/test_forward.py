@@ -175,6 +175,7 @@ async def test_a_stream_comes_as_it_goes_and_breaks_where_it_breaks(node: Node, 
     assert await answer.content.readuntil(b"\n\n") == EVENT
     with pytest.raises(aiohttp.ClientPayloadError):
         await answer.content.read()
+    answer.close()
     assert seen
 
 
