@@ -71,7 +71,7 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
         certificates = [] if certificate is None else [certificate]
         if certificates:
             app.on_response_prepare.append(build_hsts(identity.hosts))
-        observing = observing_edge(app, identity, proxy, cluster, readiness.durability, certificates)
+        observing = observing_edge(app, identity, proxy, cluster, client, readiness.durability, certificates)
         async with observing as collectors:
             operator_app = build_operator_app(readiness.check, collectors)
             sites = [

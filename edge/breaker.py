@@ -18,7 +18,7 @@ class Breaker:
 
     Attributes:
         failures: in a row. shut_until_s: until when nobody asks.
-        opened: how often it opened, for metrics.
+        opened: how often it opened.
     """
 
     __slots__ = ("_is_tried", "failures", "opened", "shut_until_s")
@@ -33,9 +33,14 @@ class Breaker:
         """Whether the node may be asked now."""
         return now_s >= self.shut_until_s
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it failed so often that it is left alone, or tried by one request, until it has answered."""
+        return self.failures >= FAILURES
+
     def begin(self, now_s: float) -> None:
         """It is asked. After failures this is the one that tries, unless it is asked for want of any other."""
-        if self.failures >= FAILURES and self.lets_through(now_s):
+        if self.is_open and self.lets_through(now_s):
             self.shut_until_s = now_s + PROBE_S
             self._is_tried = True
 
@@ -53,11 +58,11 @@ class Breaker:
 
         One death fails all requests that it had: what comes in while it is left alone tells nothing new.
         """
-        if self.failures >= FAILURES and not self.lets_through(now_s) and not self._is_tried:
+        if self.is_open and not self.lets_through(now_s) and not self._is_tried:
             return
         self._is_tried = False
         self.failures += 1
-        if self.failures >= FAILURES:
+        if self.is_open:
             self.opened += self.failures == FAILURES
             open_s = min(FIRST_OPEN_S * 2 ** min(self.failures - FAILURES, 10), LONGEST_OPEN_S)
             self.shut_until_s = now_s + open_s

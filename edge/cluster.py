@@ -63,8 +63,10 @@ class Node:
 
     def hear(self, heartbeat: Heartbeat) -> None:
         """Take what it tells now."""
-        before, self._heartbeat = self._heartbeat, heartbeat
         self.is_there = True
+        if heartbeat is self._heartbeat:  # read again before it told anew: most of a thousand, each time
+            return
+        before, self._heartbeat = self._heartbeat, heartbeat
         self.models, self.state = frozenset(card.id for card in heartbeat.models), heartbeat.state
         if before is not None and before.boot != heartbeat.boot:
             self.breaker.reset()
@@ -136,7 +138,7 @@ class Cluster:
 
     Attributes:
         is_fresh: whether Redis told when it was asked last; else what is known here grows old.
-        there: how many nodes are there.
+        there: how many nodes are there. breakers_opened: how often one of any node did, for metrics.
     """
 
     def __init__(self, fixed: Mapping[str, str], hosts: NodeHosts, clock: Callable[[], float]) -> None:
@@ -150,11 +152,12 @@ class Cluster:
         self._avoided: set[Node] = set()
         self.is_fresh = False
         self.there = 0
+        self.breakers_opened = 0
         self._sort()
 
     def list_nodes(self) -> Sequence[Node]:
-        """Those that are there."""
-        return [node for node in self._nodes.values() if node.is_there]
+        """Those that are there. Metrics ask from another thread, so what is gone through is a copy."""
+        return [node for node in list(self._nodes.values()) if node.is_there]
 
     def known_ids(self) -> list[str]:
         """Whose heartbeats to ask for."""
@@ -193,9 +196,11 @@ class Cluster:
             node.lose()
 
     def _is_believed(self, heartbeat: Heartbeat) -> bool:
+        known = self._nodes.get(heartbeat.id)
         if self._is_fixed:
-            return heartbeat.id in self._nodes
-        if self._hosts.allows(heartbeat.url):
+            return known is not None
+        was_believed = known is not None and known.heartbeat is not None and known.heartbeat.url == heartbeat.url
+        if was_believed or self._hosts.allows(heartbeat.url):  # to look at a thousand addresses again takes 9 ms
             self._refused.discard(heartbeat.id)
             return True
         if heartbeat.id not in self._refused:
@@ -208,8 +213,7 @@ class Cluster:
         there = [node for node in self._nodes.values() if node.is_there]
         self.there = len(there)
         self._ready = tuple(node for node in there if node.state == "ready") or tuple(there)
-        models = {model for node in there for model in node.models or ()}
-        self._answering = {model: tuple(_serving(model, there)) for model in models}
+        self._answering = _by_model(there)
 
     @property
     def models(self) -> frozenset[str]:
@@ -257,7 +261,9 @@ class Cluster:
 
     def note_failure(self, node: Node) -> None:
         """It was not there, or broke off before it answered."""
+        opened = node.breaker.opened
         node.breaker.fail(self._clock())
+        self.breakers_opened += node.breaker.opened - opened
         self._see(node)
 
     def note_not_started(self, node: Node) -> None:
@@ -270,7 +276,13 @@ class Cluster:
             self._avoided.add(node)
 
 
-def _serving(model: str, there: Sequence[Node]) -> Sequence[Node]:
-    """The nodes of a model: ready ones, else those that may be soon. One that tells nothing may serve it, too."""
-    having = [node for node in there if node.models is None or model in node.models]
-    return [node for node in having if node.state == "ready"] or having
+def _by_model(there: Sequence[Node]) -> dict[str, tuple[Node, ...]]:
+    """The nodes of each model: ready ones, else those that may be soon. One that tells nothing may serve any."""
+    silent = [node for node in there if node.models is None]
+    found: dict[str, list[Node]] = {}
+    for node in there:
+        for model in node.models or ():
+            found.setdefault(model, [*silent]).append(node)
+    return {
+        model: tuple([node for node in having if node.state == "ready"] or having) for model, having in found.items()
+    }

@@ -89,6 +89,7 @@ async def opened_identity(
         RedisDevices(redis),
         accounts,
         store,
+        key_cache,
         hosts,
         AddressLimit(settings.device_logins_per_address, LIFETIME_S, clock),
         FailureLimit(MAX_WRONG_CODES, LIFETIME_S, clock),

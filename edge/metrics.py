@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import Counter as Tally
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from aiohttp import web
 from prometheus_client import Counter, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from edge.cluster import Cluster
 from edge.identity import IdentityParts
 from edge.proxy import Proxy
-from edge.routing import NodeDirectory
+from edge.upstream import NodeClient, NodeLost, NodeNotReached
 from shared.errors import FORBIDDEN, NODE_UNAVAILABLE, RATE_LIMITED, UNAUTHORIZED
+from shared.heartbeat import NodeState
 from shared.http_meter import HttpMeter
 from shared.observing import observed
 from shared.redis_durability import Durability
@@ -52,6 +55,7 @@ GROUPS = {
     "/v1/auth/device/decision": "device",
 }
 _AUTH = ("accepted", *(each.code for each in (UNAUTHORIZED, FORBIDDEN, RATE_LIMITED, NODE_UNAVAILABLE)))
+_TAKEN_OVER = {NodeNotReached.__name__: "not_reached", NodeLost.__name__: "lost", "NotStarted": "not_started"}
 _ENDS = {"node": "node", "client": "client", "stalled client": "stalled_client", "edge": "edge"}
 
 
@@ -111,24 +115,43 @@ class UpstreamFailures(logging.Handler, Collector):
         yield from self._failures.collect()
 
 
+class RoutingCollector(Collector):
+    """The nodes as this edge sees them, and what it did where one failed."""
+
+    def __init__(self, cluster: Cluster, client: NodeClient) -> None:
+        self._cluster, self._client = cluster, client
+
+    def collect(self) -> Iterator[Metric]:
+        """The state of this moment."""
+        nodes = self._cluster.list_nodes()
+        yield _gauge("b3os_edge_nodes", "Nodes that may be asked.", len(nodes))
+        tally = Tally(node.state for node in nodes)
+        states = GaugeMetricFamily("b3os_edge_nodes_by_state", "These by what they told last.", labels=["state"])
+        for state in get_args(NodeState):
+            states.add_metric([state], tally[state])
+        yield states
+        is_open = sum(node.breaker.is_open for node in nodes)
+        yield _gauge("b3os_edge_breakers_open", "Of these, those that are left alone or tried.", is_open)
+        opened = self._cluster.breakers_opened
+        yield CounterMetricFamily("b3os_edge_breakers_opened", "How often it came to that.", value=opened)
+        causes = "Requests that another node than the chosen one answered."
+        taken_over = CounterMetricFamily("b3os_edge_taken_over", causes, labels=["cause"])
+        for why, cause in _TAKEN_OVER.items():
+            taken_over.add_metric([cause], self._client.taken_over[why])
+        yield taken_over
+
+
 class EdgeCollector(Collector):
     """What the parts of an edge hold and have counted."""
 
-    def __init__(
-        self,
-        identity: IdentityParts,
-        proxy: Proxy,
-        directory: NodeDirectory,
-        durability: Durability,
-    ) -> None:
-        self._identity, self._proxy, self._directory, self._durability = identity, proxy, directory, durability
+    def __init__(self, identity: IdentityParts, proxy: Proxy, durability: Durability) -> None:
+        self._identity, self._proxy, self._durability = identity, proxy, durability
 
     def collect(self) -> Iterator[Metric]:
         """The state of this moment."""
         yield from self._collect_auth()
         yield _gauge("b3os_edge_bodies_held_bytes", "Request bodies that are held.", self._proxy.held_bytes)
         yield _gauge("b3os_edge_bodies_limit_bytes", "How many bytes may be.", self._proxy.most_held_bytes)
-        yield _gauge("b3os_edge_nodes", "Nodes that may be asked.", len(self._directory.list_nodes()))
         is_following = self._identity.invalidations.is_connected
         yield _gauge("b3os_edge_invalidations_connected", "Whether revocations are heard.", is_following)
         risks = len(self._durability.risks)
@@ -161,7 +184,8 @@ async def observing_edge(
     app: web.Application,
     identity: IdentityParts,
     proxy: Proxy,
-    directory: NodeDirectory,
+    cluster: Cluster,
+    client: NodeClient,
     durability: Durability,
     certificates: Sequence[ServerCertificate] = (),
 ) -> AsyncIterator[list[Collector]]:
@@ -170,5 +194,5 @@ async def observing_edge(
     requests = HttpMeter(GROUPS, on_end=answers.note)
     requests.attach(app)
     async with observed([failures]) as collectors:
-        edge = EdgeCollector(identity, proxy, directory, durability)
-        yield [*collectors, requests, answers, failures, edge, CertificateCollector(certificates)]
+        edge, routing = EdgeCollector(identity, proxy, durability), RoutingCollector(cluster, client)
+        yield [*collectors, requests, answers, failures, edge, routing, CertificateCollector(certificates)]

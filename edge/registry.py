@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from edge.cluster import Cluster
-from shared.heartbeat import LIFETIME_MS, fetch_heartbeats
+from shared.heartbeat import LIFETIME_MS, HeartbeatParser, read_all
 from shared.tasks import in_background
 
 EVERY_S = 1.0
@@ -34,6 +34,7 @@ class Registry:
         self._redis = redis
         self._cluster = cluster
         self._clock = clock
+        self._parser = HeartbeatParser()
         self._answers_since_s: float | None = None
         self.failures = 0
 
@@ -48,11 +49,11 @@ class Registry:
         """Read once; whether Redis told."""
         try:
             async with asyncio.timeout(_ANSWER_S):
-                heartbeats = await fetch_heartbeats(self._redis, self._cluster.known_ids())
+                texts = await read_all(self._redis, self._cluster.known_ids())
         except (RedisError, OSError, TimeoutError, RuntimeError) as error:  # the last: uvloop's, of a closed one
             self._note_failure(error)
             return False
-        now_s = self._clock()
+        heartbeats, now_s = self._parser.parse(texts), self._clock()
         if self._answers_since_s is None:
             self._answers_since_s = now_s
             if self.failures:

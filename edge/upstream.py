@@ -26,7 +26,7 @@ from edge.forward import NOT_ADDED
 from edge.routing import Route
 from edge.settings import EdgeSection
 from shared.errors import NODE_UNAVAILABLE, ApiError
-from shared.hop import NOT_STARTED
+from shared.hop import NOT_STARTED, REPEATED
 
 # Shorter than the nodes' 75 s, so that the edge is the one to close an idle connection.
 KEEPALIVE_S = 60
@@ -61,10 +61,11 @@ class Outgoing:
     body: bytes | None
     sign: Callable[[], str]
 
-    def signed_anew(self) -> Outgoing:
-        """The same under a new token."""
+    def repeated(self) -> Outgoing:
+        """The same for another node, under a new token."""
         headers = self.headers.copy()
         headers["Authorization"] = f"Bearer {self.sign()}"
+        headers[REPEATED] = "1"
         return replace(self, headers=headers)
 
 
@@ -122,7 +123,7 @@ class NodeClient:
             is_last = place == len(route.nodes) or lost > 1
             carried.move(node)
             self._cluster.note_begin(node)
-            sent = outgoing if place == 1 else outgoing.signed_anew()
+            sent = outgoing if place == 1 else outgoing.repeated()
             try:
                 answer = await self._send_to(node, sent, has_other=not is_last)
             except NodeLost as error:

@@ -24,6 +24,7 @@ from node.engine.scripted import start_scripted_engine
 from node.engine.supervisor import Supervisor
 from node.forward import Forwarder
 from node.gate import Gate, load_edge_keys
+from node.hearing import Hearing, ask_registry
 from node.heartbeat import Pulse
 from node.images.intake import open_intake
 from node.limits.counted import LimitCounts
@@ -78,7 +79,6 @@ async def run(settings: NodeSettings, home: Path) -> None:
         silence_s=section.engine_silence_s,
     )
     spool = home / "spool" / section.id
-    peers = Peers(section.id, NodeHosts(section.peer_hosts), time.monotonic)
     card = functools.partial(build_card, model, supervisor, int(time.time()))
     counts = LimitCounts()
     async with (
@@ -86,9 +86,11 @@ async def run(settings: NodeSettings, home: Path) -> None:
         open_tracing(settings.tracing, "b3os-node", trusts_callers=True) as tracing,
         open_limits(settings.redis.url, spool, section.id, counts) as (desk, refusals),
         Forwarder.opened(_towards_peers(section), tracing.client_traces()) as forwarder,
-        connect_redis(settings.redis.url, max_connections=1) as registry,
+        connect_redis(settings.redis.url, max_connections=4) as registry,
     ):
         images.warm_up()
+        ask = functools.partial(ask_registry, registry)
+        peers = Peers(section.id, NodeHosts(section.peer_hosts), time.monotonic, ask)
         admission = Admission(section.id, model, desk, refusals)
         app = build_node_app(
             node_id=section.id,
@@ -101,9 +103,9 @@ async def run(settings: NodeSettings, home: Path) -> None:
             forwarder=forwarder,
             card=card,
         )
-        pulse = Pulse(registry, section.id, section.told_url(), card, supervisor, peers, time.monotonic)
+        pulse = Pulse(registry, section.id, section.told_url(), card, supervisor, time.monotonic)
         tracing.attach(app)
-        async with observing_node(app, images, supervisor, counts, certificates) as collectors:
+        async with observing_node(app, images, supervisor, forwarder, counts, certificates) as collectors:
             operator_app = build_node_operator_app(
                 node_id=section.id, model=model, supervisor=supervisor, peers=peers, collectors=collectors
             )
@@ -112,7 +114,7 @@ async def run(settings: NodeSettings, home: Path) -> None:
                 Site(operator_app, render_problem, section.operator_host, section.operator_port),
             ]
             _calm_collector()
-            async with pulse.beating(), serving(sites, drain_s=ENDINGS_S):
+            async with pulse.beating(), Hearing(registry, peers).listening(), serving(sites, drain_s=ENDINGS_S):
                 supervisor.start()
                 await wait_for_stop(sites, supervisor.drain)
                 # It listens still: what comes is refused as not begun with, for the edge to take elsewhere.

@@ -1,5 +1,5 @@
-"""A request's way through the limits: let in as one request before it is read, its tokens reserved once they are
-counted, after a guess where there is much to count, and paid for when it ends.
+"""A request's way through the limits: let in as one request of the fewest tokens before it is read, the rest of them
+reserved once they are counted, after a guess where there is much to count, and paid for when it ends.
 
 Decides what is reserved for which request, and that refused ones are logged. Must not know how limits are counted,
 nor how a request is answered.
@@ -62,14 +62,19 @@ class Admission:
             self.refusals.note(subject.org, build_refused(subject, ending))
             raise
 
-    async def open(self, subject: Subject, context: RequestContext) -> Ticket:
-        """Let in a request of which nothing is known yet; what comes back is to be entered at once.
+    async def open(
+        self, subject: Subject, context: RequestContext, least: Claim, *, is_repeated: bool = False
+    ) -> Ticket:
+        """Let in a request of which nothing is known but the least; what comes back is to be entered at once.
+
+        Args:
+            is_repeated: another node was asked the same before, and may have let it in.
 
         Raises:
             ApiError: a limit or the key's cap stands against it, or limits can't be checked.
         """
         with context.phases.measure("admission"):
-            opened = await self.desk.open(subject, Needs(), context.phases)
+            opened = await self.desk.open(subject, _needs(least, subject), context.phases, is_repeated=is_repeated)
         if not isinstance(opened, Reservation):
             raise build_refusal(opened, subject)
         context.headers |= build_headers(opened.admitted)
@@ -152,10 +157,8 @@ class Ticket:
         await self._adjust(exact_claim(prompt_tokens, order.max_tokens, order.window))
 
     async def _adjust(self, claim: Claim) -> None:
-        price = self.subject.price
-        needs = Needs(claim.tokens, price.cost_nano_usd(claim.input_tokens, claim.output_tokens))
         with self._telling(), self._context.phases.measure("admission"):
-            require_adjusted(await self.reservation.adjust(needs), self.subject)
+            require_adjusted(await self.reservation.adjust(_needs(claim, self.subject)), self.subject)
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
@@ -165,3 +168,7 @@ class Ticket:
         except ApiError as refusal:
             self._context.headers |= refusal.headers
             raise
+
+
+def _needs(claim: Claim, subject: Subject) -> Needs:
+    return Needs(claim.tokens, subject.price.cost_nano_usd(claim.input_tokens, claim.output_tokens))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from node.engine.supervisor import Supervisor
+from node.limits.estimate import NOTHING
 from node.receive import Receiver
 from node.wire.parse import parse_count
 from shared.web import json_response
@@ -21,7 +22,7 @@ class CountTokensHandler:
 
     async def __call__(self, request: web.Request) -> web.Response:
         """The count equals `usage.input_tokens` of the same request, since the code is the same."""
-        arrival = await self.receiver.admit(request, self.supervisor.engine)
+        arrival = await self.receiver.admit(request, self.supervisor.engine, NOTHING)
         async with arrival.ticket:
             message, _ = await self.receiver.read(arrival, parse_count)
             rendered = await self.receiver.render(arrival, message)

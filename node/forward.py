@@ -20,14 +20,14 @@ from yarl import URL
 
 from shared.errors import BACKEND_UNAVAILABLE, ApiError
 from shared.heartbeat import Heartbeat
-from shared.hop import FORWARDED, NOT_STARTED
+from shared.hop import FORWARDED, NOT_STARTED, REPEATED
 from shared.web import CONTEXT, Handler
 
 CONNECT_S = 1.0
 HEAD_S = 600.0
 CHUNK_S = 60.0
 MAX_WHOLE_BYTES = 64 << 20
-_TO_PEER = ("Authorization", "Content-Type", "Accept", "anthropic-version", "anthropic-beta", "traceparent")
+_TO_PEER = ("Authorization", "Content-Type", "Accept", "anthropic-version", "anthropic-beta", "traceparent", REPEATED)
 _BACK = (
     "Content-Type",
     "Retry-After",

@@ -1,7 +1,7 @@
-"""Tells in Redis that this node lives, where it is and what it does, and hears of the others by the same question.
+"""Tells in Redis that this node lives, where it is and what it does.
 
-Decides when: every two seconds, and at once when its state changes. Must not know what edges do with it. A Redis that
-is away is asked again and again, and told of once.
+Decides when: every two seconds, and at once when its state changes. Must not know what edges do with it, nor who else
+is there. A Redis that is away is asked again and again, and told of once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from node.engine.supervisor import Supervisor
-from node.peers import Peers
 from shared.heartbeat import EVERY_S, Heartbeat, ModelCard, NodeState, send_heartbeat, send_leave
 from shared.tasks import in_background
 
@@ -43,11 +42,10 @@ class Pulse:
         url: str,
         card: Callable[[], ModelCard],
         supervisor: Supervisor,
-        peers: Peers,
         clock: Callable[[], float],
     ) -> None:
         self._redis, self._node_id, self._url = redis, node_id, url
-        self._card, self._supervisor, self._peers = card, supervisor, peers
+        self._card, self._supervisor = card, supervisor
         self._clock = clock
         self._boot = secrets.token_hex(8)
         self._beats = 0
@@ -86,14 +84,13 @@ class Pulse:
         heartbeat = self.build()
         try:
             async with asyncio.timeout(_ANSWER_S):
-                living = await send_heartbeat(self._redis, heartbeat)
+                await send_heartbeat(self._redis, heartbeat)
         except (RedisError, OSError, TimeoutError, RuntimeError) as error:  # the last: uvloop's, of a closed one
             self._note_miss(error)
             return False
         if self.missed:
             _log.info("the registry hears again", extra={"facts": {"missed": self.missed}})
         self.missed = 0
-        self._peers.hear(living)
         return True
 
     def _note_miss(self, error: Exception) -> None:

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from node.engine.port import EngineState
 from node.engine.supervisor import Supervisor
+from node.forward import Forwarder
 from node.images.intake import ImageIntake
 from node.images.verdict import Verdict
 from node.limits.counted import LimitCounts
@@ -81,11 +82,24 @@ class EngineCollector(Collector):
         yield CounterMetricFamily("b3os_engine_restarts", starts, value=self._supervisor.restarts)
 
 
+class ForwardCollector(Collector):
+    """What was another node's."""
+
+    def __init__(self, forwarder: Forwarder) -> None:
+        self._forwarder = forwarder
+
+    def collect(self) -> Iterator[Metric]:
+        """The count of this moment."""
+        forwarded = self._forwarder.forwarded
+        yield CounterMetricFamily("b3os_node_forwarded", "Requests that were passed on.", value=forwarded)
+
+
 @contextlib.asynccontextmanager
 async def observing_node(
     app: web.Application,
     images: ImageIntake,
     supervisor: Supervisor,
+    forwarder: Forwarder,
     counts: LimitCounts,
     certificates: Sequence[ServerCertificate] = (),
 ) -> AsyncIterator[list[Collector]]:
@@ -93,5 +107,5 @@ async def observing_node(
     requests = HttpMeter(GROUPS)
     requests.attach(app)
     async with observed() as collectors:
-        parts = ImageCollector(images), EngineCollector(supervisor), CertificateCollector(certificates)
-        yield [*collectors, requests, counts, *parts]
+        parts = ImageCollector(images), EngineCollector(supervisor), ForwardCollector(forwarder)
+        yield [*collectors, requests, counts, *parts, CertificateCollector(certificates)]

@@ -24,6 +24,7 @@ from node.engine.port import Engine, Rendered
 from node.forward import ServedElsewhere
 from node.gate import Gate
 from node.images.intake import ImageIntake, walk_images
+from node.limits.estimate import LEAST, Claim
 from node.models import not_available
 from node.peers import Peers
 from node.slow_work import SlowWork
@@ -31,7 +32,7 @@ from node.translate.prompt import PromptBuilder
 from node.wire.ignored import list_ignored
 from node.wire.request import MessagesRequest
 from shared.errors import BODY_TOO_LARGE, NOT_JSON, UNSUPPORTED_PARAMETER, ApiError
-from shared.hop import FORWARDED
+from shared.hop import FORWARDED, REPEATED
 from shared.model_name import read_model
 from shared.web import CONTEXT, RequestContext, read_body
 
@@ -81,8 +82,8 @@ class Receiver:
     slow: SlowWork
     peers: Peers
 
-    async def admit(self, request: web.Request, engine: Callable[[], Engine]) -> Arrival:
-        """Let a request in before anything is known of its body but the size.
+    async def admit(self, request: web.Request, engine: Callable[[], Engine], least: Claim = LEAST) -> Arrival:
+        """Let a request in before anything is known of its body but the size, and that it needs `least`.
 
         Raises:
             ApiError: it may not be sent, there is no engine, or a limit stands against it.
@@ -95,9 +96,10 @@ class Receiver:
             if request.content_type != "application/json":
                 raise ApiError(NOT_JSON, "send the body as Content-Type: application/json")
             body = await read_body(request, self.model.max_request_bytes, self._too_large)
-            self._refer(body, request, token.audience)  # before anything is reserved: the peer does that
+            await self._refer(body, request, token.audience)  # before anything is reserved: the peer does that
             answering = engine()
-            ticket = await self.admission.open(subject, context)
+            is_repeated = REPEATED in request.headers
+            ticket = await self.admission.open(subject, context, least, is_repeated=is_repeated)
         return Arrival(ticket, answering, context, body, len(body))
 
     async def read(
@@ -124,17 +126,17 @@ class Receiver:
         """What comes of work that may take as long as the body is large."""
         return await self.slow.run(work, arrival.ticket.payer, is_short=arrival.body_bytes <= SHORT_BYTES)
 
-    def _refer(self, body: bytes, request: web.Request, audience: Collection[str]) -> None:
+    async def _refer(self, body: bytes, request: web.Request, audience: Collection[str]) -> None:
         """A request for a model that is not served here, and by a peer, is the peer's.
 
         Raises:
             ServedElsewhere: it is.
         """
-        if FORWARDED in request.headers or not self.peers.ids():
+        if FORWARDED in request.headers or len(audience) < 2:
             return
         named = read_model(body)
         if named is not None and named != self.model.served_id:
-            peer = self.peers.find(named, audience)
+            peer = await self.peers.find(named, audience)
             if peer is not None:
                 raise ServedElsewhere(peer, body)
 

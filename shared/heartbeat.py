@@ -7,35 +7,40 @@ A node is in the registry for as long as its last heartbeat lives: there is no c
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from redis.asyncio import Redis
 
 NODES = "b3os:nodes"
-"""The set of the ids of nodes that beat not long ago."""
+"""The set of the ids of nodes that beat, until a node that reads it finds one dead."""
 EVERY_S = 2.0
 LIFETIME_MS = 6_000
-MOST_NODES = 256
+MOST_NODES = 2_048
+AT_ONCE = 256
+"""Heartbeats in one answer of Redis: nobody else waits there for longer than these take."""
 MOST_MODELS = 64
 NODE_ID = r"^[a-z0-9-]{1,32}$"
 NodeState = Literal["starting", "ready", "restarting", "failed", "draining", "stopped"]
 _log = logging.getLogger("b3os.heartbeat")
 
-# One step, so that nobody is taken out of the set who beats just then.
-# KEYS: 1 ids, 2 own heartbeat. ARGV: 1 own id, 2 heartbeat, 3 its lifetime in ms, 4 what their names begin with
+# It costs the same however many there are.
+# KEYS: 1 ids, 2 own heartbeat. ARGV: 1 own id, 2 heartbeat, 3 its lifetime in ms
 _BEAT = """
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 redis.call('SADD', KEYS[1], ARGV[1])
-local living = {}
-for _, id in ipairs(redis.call('SMEMBERS', KEYS[1])) do
-  local told = redis.call('GET', ARGV[4] .. id)
-  if told then living[#living + 1] = told else redis.call('SREM', KEYS[1], id) end
-end
-return living
+return 1
 """
-# KEYS and ARGV: 1 as above. Another process under the same id may have come meanwhile: ARGV 2 is the own one's mark.
+# One step, so that nobody is taken out of the set who beats just then.
+# KEYS: 1 ids. ARGV: 1 what names of heartbeats begin with, then ids
+_FORGET = """
+for at = 2, #ARGV do
+  if redis.call('EXISTS', ARGV[1] .. ARGV[at]) == 0 then redis.call('SREM', KEYS[1], ARGV[at]) end
+end
+return 1
+"""
+# KEYS as of a beat. ARGV: 1 own id, 2 the own process: another one under the same id may have come meanwhile
 _LEAVE = """
 local told = redis.call('GET', KEYS[2])
 if told and string.find(told, ARGV[2], 1, true) then
@@ -94,11 +99,10 @@ def node_key(node_id: str) -> str:
     return f"b3os:node:{node_id}"
 
 
-async def send_heartbeat(redis: Redis, heartbeat: Heartbeat) -> list[Heartbeat]:
-    """Tell of oneself, and hear of all that live, oneself included. Redis's errors pass."""
-    own = (node_key(heartbeat.id), heartbeat.id, heartbeat.model_dump_json(), LIFETIME_MS, node_key(""))
-    told = await cast("Any", redis.eval(_BEAT, 2, NODES, *own))
-    return parse_heartbeats(told)
+async def send_heartbeat(redis: Redis, heartbeat: Heartbeat) -> None:
+    """Tell of oneself. Redis's errors pass."""
+    own = (node_key(heartbeat.id), heartbeat.id, heartbeat.model_dump_json(), LIFETIME_MS)
+    await cast("Any", redis.eval(_BEAT, 2, NODES, *own))
 
 
 async def send_leave(redis: Redis, node_id: str, boot: str) -> None:
@@ -106,28 +110,65 @@ async def send_leave(redis: Redis, node_id: str, boot: str) -> None:
     await cast("Any", redis.eval(_LEAVE, 2, NODES, node_key(node_id), node_id, boot))
 
 
-async def fetch_heartbeats(redis: Redis, known: Iterable[str] = ()) -> list[Heartbeat]:
-    """Those that live. Redis's errors pass.
+async def read_nodes(redis: Redis, ids: Iterable[str]) -> dict[str, str]:
+    """What those of these that live tell, by id. Redis's errors pass."""
+    found: dict[str, str] = {}
+    for piece in _pieces(sorted(ids)):
+        told = cast("list[str | None]", await redis.mget([node_key(node_id) for node_id in piece]))
+        found |= {node_id: text for node_id, text in zip(piece, told, strict=True) if text is not None}
+    return found
+
+
+async def read_all(redis: Redis, known: Iterable[str] = ()) -> dict[str, str]:
+    """What all that live tell, by id. Redis's errors pass.
 
     Args:
         known: ids to ask for in any case.
     """
-    listed = await cast("Any", redis.smembers(NODES))
-    ids = sorted({*known, *sorted(listed)[:MOST_NODES]})
-    if not ids:
-        return []
-    told = cast("list[str | None]", await redis.mget([node_key(node_id) for node_id in ids]))
-    return parse_heartbeats([text for text in told if text is not None])
+    return await read_nodes(redis, {*known, *await _list_ids(redis)})
 
 
-def parse_heartbeats(texts: Sequence[str]) -> list[Heartbeat]:
-    """By id, without those that can't be read: a node of another version keeps nobody from the others."""
-    found: dict[str, Heartbeat] = {}
-    for text in texts:
-        try:
-            heartbeat = Heartbeat.model_validate_json(text)
-        except ValidationError as error:
-            _log.warning("a heartbeat is unreadable", extra={"facts": {"faults": error.error_count()}})
-            continue
-        found[heartbeat.id] = heartbeat
-    return [found[node_id] for node_id in sorted(found)]
+async def hear_all(redis: Redis) -> dict[str, str]:
+    """The same for nodes, who may write: the dead are in the registry no longer. Redis's errors pass."""
+    ids = await _list_ids(redis)
+    found = await read_nodes(redis, ids)
+    for piece in _pieces([node_id for node_id in ids if node_id not in found]):
+        await cast("Any", redis.eval(_FORGET, 1, NODES, node_key(""), *piece))
+    return found
+
+
+async def fetch_heartbeats(redis: Redis, known: Iterable[str] = ()) -> list[Heartbeat]:
+    """The same, parsed, for those who look once."""
+    return HeartbeatParser().parse(await read_all(redis, known))
+
+
+class HeartbeatParser:
+    """Parses what is read again and again: a heartbeat that is the same as before is not looked at again."""
+
+    def __init__(self) -> None:
+        self._parsed: dict[str, tuple[str, Heartbeat | None]] = {}
+
+    def parse(self, texts: Mapping[str, str]) -> list[Heartbeat]:
+        """By id, without those that can't be read: a node of another version keeps nobody from the others."""
+        before, self._parsed = self._parsed, {}
+        for node_id, text in texts.items():
+            was = before.get(node_id)
+            self._parsed[node_id] = was if was is not None and was[0] == text else (text, _parse(text))
+        found = {each.id: each for _, each in self._parsed.values() if each is not None}
+        return [found[node_id] for node_id in sorted(found)]
+
+
+def _parse(text: str) -> Heartbeat | None:
+    try:
+        return Heartbeat.model_validate_json(text)
+    except ValidationError as error:
+        _log.warning("a heartbeat is unreadable", extra={"facts": {"faults": error.error_count()}})
+        return None
+
+
+async def _list_ids(redis: Redis) -> Sequence[str]:
+    return sorted(await cast("Any", redis.smembers(NODES)))[:MOST_NODES]
+
+
+def _pieces(ids: Sequence[str]) -> Iterable[Sequence[str]]:
+    return (ids[at : at + AT_ONCE] for at in range(0, len(ids), AT_ONCE))

@@ -1,14 +1,14 @@
 """aiohttp's server, made to keep the contract where no application code runs yet: bytes that are not HTTP.
 
-Decides what a client hears of a request that can't be read, and what the log may hold of it: never its bytes, which
-can be a key or a prompt. It overrides parts of aiohttp that are not public; `tests/integration/test_http_server.py`
-says so when they change.
+Decides what a client hears of a request that can't be read, how long a head may be, and what the log may hold of
+either: never its bytes, which can be a key or a prompt. It overrides parts of aiohttp that are not public;
+`tests/integration/test_http_server.py` says so when they change.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import HttpVersion11, StreamReader, web
@@ -24,6 +24,11 @@ MAX_PIPELINED = 8
 """Requests that may wait on a connection. At 32 aiohttp stops reading, and no longer sees that a client has left."""
 MAX_TAIL_BYTES = 4096
 """Bytes that may follow a request for an upgrade, which is never granted."""
+MAX_TARGET_BYTES = 2048
+"""Of a path and its query. No route of ours needs a tenth, and routing looks at each part of a path many times."""
+MAX_HEAD_BYTES = 32_768
+"""Of all headers together: aiohttp bounds each one and their number alone, and many of them are split into parts."""
+_Handle = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 _log = logging.getLogger("b3os.http")
 
 
@@ -48,14 +53,8 @@ class ContractHandler(RequestHandler):
         self.log_exception("unreadable request", exc_info=exc)
         if request.writer.output_size > 0 or not isinstance(self._manager, ContractServer):
             raise ConnectionError("an answer was begun already")
-        context = RequestContext()
         error = ApiError(INVALID_REQUEST, "the request is not valid HTTP/1.1")
-        response = self._manager.render(
-            error if status < 500 else internal_error(context.request_id), context.request_id
-        )
-        stamp(response, context)
-        response.force_close()
-        return response
+        return _refuse(self._manager.render, error if status < 500 else None)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """The kind of fault only: the text of aiohttp's exceptions holds what the client sent."""
@@ -91,7 +90,7 @@ class ContractServer(web.Server):
     def __init__(self, server: web.Server, render: Render) -> None:
         """Take over what an application made, and answer in the shape that `render` gives."""
         super().__init__(
-            server.request_handler,
+            _without_long_heads(server.request_handler, render),
             request_factory=_without_expect(server.request_factory),
             handler_cancellation=server.handler_cancellation,
             loop=server._loop,  # noqa: SLF001
@@ -102,6 +101,34 @@ class ContractServer(web.Server):
     def __call__(self) -> ContractHandler:
         """One connection's handler."""
         return ContractHandler(self, loop=self._loop, **self._kwargs)
+
+
+def _refuse(render: Render, error: ApiError | None) -> web.Response:
+    """An answer in the shape of this port, behind which the connection is closed; None is a fault of ours."""
+    context = RequestContext()
+    response = render(error or internal_error(context.request_id), context.request_id)
+    stamp(response, context)
+    response.force_close()
+    return response
+
+
+def _without_long_heads(handle: _Handle, render: Render) -> _Handle:
+    """All that works on a head takes time by its length, also for a stranger, and holds up everybody meanwhile."""
+
+    async def handle_request(request: web.BaseRequest) -> web.StreamResponse:
+        if too_long := _find_too_long(request):
+            _log.warning("unreadable request", extra={"facts": {"cause": f"{too_long} too long"}})
+            return _refuse(render, ApiError(INVALID_REQUEST, f"the request's {too_long} too long"))
+        return await handle(request)
+
+    return handle_request
+
+
+def _find_too_long(request: web.BaseRequest) -> str | None:
+    if len(request.raw_path) > MAX_TARGET_BYTES:
+        return "path and query are"
+    head_bytes = sum(len(name) + len(value) for name, value in request.raw_headers)
+    return "headers are" if head_bytes > MAX_HEAD_BYTES else None
 
 
 def _without_expect(make: Callable[..., web.BaseRequest]) -> Callable[..., web.BaseRequest]:

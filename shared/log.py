@@ -28,10 +28,13 @@ FIRST_FRAMES, LAST_FRAMES = 10, 20
 _LONGEST_WORDS = 500
 """Of one exception."""
 _LONGEST_FRAME = 500
+_MARGIN = 4000
+"""Characters beyond what is kept of a text, in which the beginning of a secret is looked for: ours are shorter."""
+# Strangers write what this reads: whatever begins a match is within it to its end, so that nothing is read twice.
 _SECRETS = re.compile(
-    r"(b3os_(?:sk|pat)_)\w+"  # keys and tokens
-    r"|(b3os_session=)[\w-]+"
-    r"|(\beyJ)[\w-]{8,}\.[\w.-]+"  # node tokens
+    r"(b3os_(?:sk|pat)_)\w++"  # keys and tokens
+    r"|(b3os_session=)[\w-]++"
+    r"|(eyJ)[\w-]{8,}+[\w.-]*+"  # node tokens, and whatever else is JSON in base64
 )
 _QUOTES_NO_CALLER = (OSError, TypeError, AttributeError, NameError, ImportError, MemoryError, RecursionError)
 """Their messages speak of the machine, of types and of names of ours. Any other may quote a value."""
@@ -141,14 +144,25 @@ def _bounded(value: object) -> object:
 
 def _cut(text: str, longest: int) -> str:
     """The first and the last part of it, without secrets, as what UTF-8 can hold. No secret is cut in two."""
+    if len(text) <= longest + 2 * _MARGIN:
+        text = _mask(text)
+        if len(text) <= longest:
+            return text
+    kept = longest // 2
+    first, last = text[: kept + _MARGIN], text[-kept - _MARGIN :]
+    begins = len(last) - kept
+    for found in _SECRETS.finditer(last):
+        if found.start() < begins < found.end():
+            begins = found.end()
+    return f"{_mask(first)[:kept]} … {len(text) - 2 * kept} characters … {_mask(last[begins:])}"
+
+
+def _mask(text: str) -> str:
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()
     if "b3os_" in text or "eyJ" in text:
         text = _SECRETS.sub(lambda found: f"{found[1] or found[2] or found[3]}…", text)
-    if len(text) <= longest:
-        return text
-    kept = longest // 2
-    return f"{text[:kept]} … {len(text) - 2 * kept} characters … {text[-kept:]}"
+    return text
 
 
 def set_up_logging(level: str = "INFO") -> None:

@@ -34,7 +34,8 @@ def connect_redis(url: str, *, max_connections: int = 32) -> Redis:
     """A client whose connections open lazily.
 
     redis-py's defaults wait 4 s on a refused and 25 s on a frozen server, and raise when the pool is empty; with
-    these values it is 0.02 s, about 1 s, and a short wait.
+    these values it is 0.02 s, about 1 s, and a short wait. What is not answered in time is sent again, and may
+    have been run the first time: a change has to know itself again (`edge/auth/store.py`; the node's by request).
 
     Raises:
         SettingsError: the URL has options that redis-py does not know.

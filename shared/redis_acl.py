@@ -69,7 +69,7 @@ NODE = RedisUser(
     commands=(
         *_CONNECTION,
         *("evalsha", "eval", "time"),
-        *("exists", "del", "expire", "pexpire", "get", "set"),
+        *("exists", "del", "expire", "pexpire", "get", "mget", "set"),
         *("hget", "hmget", "hgetall", "hset", "hdel", "hincrby"),
         *("zadd", "zrem", "zcard", "zcount", "zscore", "zrange", "zrangebyscore", "zrangebylex", "zpopmin"),
         *("sadd", "srem", "smembers", "xadd"),

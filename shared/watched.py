@@ -45,6 +45,7 @@ MESSAGES = (
     "registry is back",
     "the registry does not hear",
     "the registry hears again",
+    "the registry tells nothing",
     "peer failed",
     "peer broke off",
     "node broke off",

@@ -212,22 +212,20 @@ async def read_body(
     if request.get(EXPECTS_CONTINUE):
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0
-    chunks: list[bytes] = []
-    size = 0
+    body = bytearray()  # and no list of pieces: one of two bytes takes fifty as an object
     clock = asyncio.get_running_loop().time
     pace = UploadPace(clock())
     try:
         async with asyncio.timeout_at(pace.due_at_s) as deadline:
             while chunk := await request.content.readany():
-                size += len(chunk)
-                if size > limit_bytes:
+                if len(body) + len(chunk) > limit_bytes:
                     raise too_large(None)
                 account(len(chunk))
-                chunks.append(chunk)
+                body += chunk
                 pace.count(len(chunk), clock())
                 deadline.reschedule(pace.due_at_s)
     except TimeoutError:
         raise ApiError(REQUEST_TIMEOUT, "the request body did not arrive in time") from None
     except (web.RequestPayloadError, ValueError):
         raise ApiError(INVALID_REQUEST, "the request body is broken") from None
-    return b"".join(chunks)
+    return bytes(body)

@@ -134,8 +134,7 @@ class AuthRoutes:
         body = await read_json(request, PasswordBody)
         if body.new_password == body.current_password:
             raise invalid("new_password", "Input should differ from current_password")
-        address = address_of(request.remote, request.headers, self._trusted_proxies)
-        opened = await self._login.change_password(identity, body.current_password, body.new_password, address)
+        opened = await self._login.change_password(identity, body.current_password, body.new_password)
         self._cache.invalidate(identity.digest)
         return await self._answer_opened(opened)
 
@@ -159,6 +158,7 @@ class AuthRoutes:
         refuse_other_sites(request.headers, host)
 
     async def _answer_opened(self, opened: Opened) -> web.Response:
+        self._cache.expect(digest_of(opened.value))
         response = await self._answer(opened.record)
         lives_s = max(1, opened.record.ends_at_s - int(self._wall_clock()))
         response.headers.add("Set-Cookie", build_cookie(opened.value, lives_s))

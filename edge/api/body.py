@@ -14,6 +14,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
+from edge.api.gate import PLACE
 from shared.errors import BODY_TOO_LARGE, INVALID_REQUEST, LONGEST_PARAM, NOT_JSON, ApiError, safe_text
 from shared.web import read_body
 
@@ -59,10 +60,10 @@ async def read_json(request: web.Request, kind: type[B]) -> B:
     """The body as a `kind`. Null is no value: a field that is null is not there.
 
     Raises:
-        ApiError: the body is not JSON, too large, or not a `kind`.
+        ApiError: the body is not JSON, too large, or not a `kind`; or `RATE_LIMITED`: too many others run meanwhile.
     """
     require_json(request)
-    raw = await read_body(request, MAX_BYTES, _too_large)
+    raw = await _receive(request)
     try:
         value = orjson.loads(raw)
     except ValueError:
@@ -82,7 +83,7 @@ async def read_form_or_json(request: web.Request, kind: type[B]) -> B:
     """
     if request.content_type != "application/x-www-form-urlencoded":
         return await read_json(request, kind)
-    raw = await read_body(request, MAX_BYTES, _too_large)
+    raw = await _receive(request)
     try:
         pairs = parse_qsl(raw.decode(), keep_blank_values=False, max_num_fields=20, errors="strict")
     except ValueError:
@@ -90,6 +91,12 @@ async def read_form_or_json(request: web.Request, kind: type[B]) -> B:
     if len(dict(pairs)) != len(pairs):
         raise ApiError(INVALID_REQUEST, "a field of the form is there twice")
     return _build(kind, dict(pairs))
+
+
+async def _receive(request: web.Request) -> bytes:
+    """A body may take its sender half a minute, in which he holds no place of those who share his."""
+    with request[PLACE].left():
+        return await read_body(request, MAX_BYTES, _too_large)
 
 
 def _build(kind: type[B], value: dict[str, Any]) -> B:

@@ -16,6 +16,7 @@ from edge.api.body import PLAIN_TEXT, Body, invalid, read_form_or_json, read_jso
 from edge.api.render import private_json
 from edge.auth.accounts import RedisAccounts
 from edge.auth.authenticate import Authenticator, SessionIdentity
+from edge.auth.cache import RecordCache
 from edge.auth.credentials import mint_credential
 from edge.auth.csrf import refuse_other_sites, refuse_without_token
 from edge.auth.device import (
@@ -90,6 +91,7 @@ class DeviceRoutes:
         devices: RedisDevices,
         accounts: RedisAccounts,
         store: RedisKeyStore,
+        cache: RecordCache[KeyRecord],
         hosts: Hosts,
         begun: AddressLimit,
         wrong_codes: FailureLimit,
@@ -97,11 +99,12 @@ class DeviceRoutes:
         *,
         trusted_proxies: int,
     ) -> None:
-        """`begun` counts the log-ins of an address, `wrong_codes` what a user typed that nobody waits under."""
+        """`cache` holds keys; `begun` counts the log-ins of an address, `wrong_codes` what a user typed in vain."""
         self._authenticator = authenticator
         self._devices = devices
         self._accounts = accounts
         self._store = store
+        self._cache = cache
         self._hosts = hosts
         self._begun = begun
         self._wrong_codes = wrong_codes
@@ -213,6 +216,7 @@ class DeviceRoutes:
                 await self._store.create_key(credential.digest, record)
             except UnknownRecord:
                 return _refuse(request, ApiError(ACCESS_DENIED, "the log-in was denied"))
+        self._cache.expect(credential.digest)
         return private_json(
             {
                 "access_token": credential.token,

@@ -87,7 +87,7 @@ class KeyRoutes:
                 raise invalid("project", "the organization has no such project") from None
             except NoRoom as full:
                 raise ApiError(INVALID_REQUEST, str(full)) from None
-        self._cache.invalidate(credential.digest)
+        self._cache.expect(credential.digest)
         return private_json({**render_key(record, self._wall_clock()), "key": credential.token}, status=201)
 
     async def list_keys(self, request: web.Request) -> web.Response:

@@ -41,6 +41,12 @@ redis.call('HSET', KEYS[3], ARGV[2], ARGV[3])
 redis.call('PUBLISH', ARGV[4], ARGV[5])
 return 1
 """
+_REMOVE_MEMBER = """
+local removed = redis.call('HDEL', KEYS[1], ARGV[1])
+redis.call('HDEL', KEYS[2], ARGV[2])
+redis.call('PUBLISH', ARGV[3], ARGV[4])
+return removed
+"""
 _SET_FIELDS = """
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
 for at = 3, #ARGV, 2 do
@@ -235,12 +241,8 @@ class RedisAccounts:
         Raises:
             UnknownRecord: the user is no member.
         """
-        async with self._redis.pipeline(transaction=True) as changes:
-            changes.hdel(names.user_orgs(user_id), org)
-            changes.hdel(names.org_members(org), user_id)
-            changes.publish(*_TO_ALL)
-            removed, *_ = await changes.execute()
-        if not removed:
+        keys = [names.user_orgs(user_id), names.org_members(org)]
+        if not await run_script(self._redis, _REMOVE_MEMBER, keys, org, user_id, *_TO_ALL):
             raise UnknownRecord(f"the user is no member of {org}")
 
     async def set_limits(self, org: str, changes: Mapping[str, int | None]) -> None:

@@ -6,6 +6,7 @@ revoked and expired credentials share one sentence. A key counts before a cookie
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from shared.errors import FORBIDDEN, NODE_UNAVAILABLE, RATE_LIMITED, ApiError
 from shared.node_token import Caller
 
 R = TypeVar("R")
+STRANGERS_AT_ONCE = 8
+"""Half of the connections for lookups: a crowd that nobody has seen keeps nobody else from being looked up."""
 KINDS = {"sk": "key", "pat": "token"}
 _log = logging.getLogger("b3os.edge.auth")
 
@@ -89,6 +92,7 @@ class Authenticator:
         self._unknown = unknown
         self._trusted_proxies = trusted_proxies
         self._wall_clock = wall_clock
+        self._strangers = asyncio.Semaphore(STRANGERS_AT_ONCE)
         self.outcomes: Counter[str] = Counter()
 
     async def authenticate(self, request: Received, scope: str) -> Caller:
@@ -146,23 +150,42 @@ class Authenticator:
         return SessionIdentity(digest, record, host)
 
     async def _look_up(self, cache: RecordCache[R], digest: str, request: Received) -> R | None:
-        """What is under a digest. Who shows much that nobody has is heard only about what is in memory.
-
-        Addresses of our own side are not counted: a proxy that nobody told us of would make all callers one.
-        """
-        if (record := cache.peek(digest)) is not None:
-            return record
-        address = address_of(request.remote, request.headers, self._trusted_proxies)
-        if (wait_s := self._unknown.wait_of(address)) is not None:
-            words = f"too many unknown credentials came from this address; retry in {wait_s} s"
-            raise ApiError(RATE_LIMITED, words, retry_after_s=wait_s)
+        """What is under a digest. Who shows much that nobody has is heard only about what was seen here before."""
+        if not cache.is_strange(digest):
+            return await self._ask(cache, digest)
+        counted = self._count_strange(request)
         try:
-            record = await cache.get(digest)
+            async with self._strangers:
+                record = await self._ask(cache, digest)
+        except ApiError:
+            self._forgive(counted)  # nobody could look
+            raise
+        if record is not None:
+            self._forgive(counted)
+        return record
+
+    async def _ask(self, cache: RecordCache[R], digest: str) -> R | None:
+        try:
+            return await cache.get(digest)
         except StoreUnavailable as error:
             raise _unavailable(error) from None
-        if record is None and not is_inside(address):
-            self._unknown.begin(address)
-        return record
+
+    def _count_strange(self, request: Received) -> str | None:
+        """The address that has to answer for it, before anybody looks: else as many as come at once would pass.
+
+        Our own don't answer: a proxy that nobody told us of would make all callers one.
+        """
+        address = address_of(request.remote, request.headers, self._trusted_proxies)
+        if is_inside(address):
+            return None
+        if (wait_s := self._unknown.begin(address)) is not None:
+            words = f"too many unknown credentials came from this address; retry in {wait_s} s"
+            raise ApiError(RATE_LIMITED, words, retry_after_s=wait_s)
+        return address
+
+    def _forgive(self, counted: str | None) -> None:
+        if counted is not None:
+            self._unknown.forgive(counted)
 
 
 def caller_of(identity: Identity) -> Caller:

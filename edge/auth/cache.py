@@ -1,7 +1,8 @@
 """Keys and sessions remembered for seconds, so that most requests never wait for Redis.
 
-Decides how long an answer of the store may be believed, and that a revocation is never undone by a read that began
-before it. Must not know where keys are stored nor how invalidations arrive.
+Decides how long an answer of the store may be believed, that a revocation is never undone by a read that began before
+it, and of which records it is remembered longer that there was one. Must not know where keys are stored nor how
+invalidations arrive.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from edge.auth.store import StoreUnavailable
 POSITIVE_S = 10.0
 NEGATIVE_S = 2.0
 CAPACITY = 10_000
+MET_PER_ENTRY = 4
+"""How many times as many are remembered by their digest alone: about 10 MB."""
 RETRY_S = 0.5
 """How long a store that did not answer isn't asked again, so that in an outage callers don't all wait for it."""
 R = TypeVar("R")
@@ -66,7 +69,8 @@ class RecordCache(Generic[R]):
 
     Known and unknown records are bounded apart, so that a flood of made-up keys evicts no real one. A load in flight
     is listed in `_loads` under its digest; an invalidation takes it off the list, and only a load that is listed yet
-    when it ends may write. That is a generation counter for each record.
+    when it ends may write. That is a generation counter for each record. The digests of what the store had are kept
+    for longer, and say no more than that it had it.
 
     Attributes:
         reads, failures: how often the store was asked, and how often it did not answer.
@@ -79,16 +83,24 @@ class RecordCache(Generic[R]):
         self._known: _Bounded[R] = _Bounded(capacity)
         self._unknown: _Bounded[R] = _Bounded(capacity)
         self._loads: dict[str, asyncio.Task[R | None]] = {}
+        self._met: OrderedDict[str, None] = OrderedDict()
+        self._most_met = capacity * MET_PER_ENTRY
         self._ask_again_s: float | None = None
         self.reads = self.failures = 0
 
     def __len__(self) -> int:
         return len(self._known) + len(self._unknown)
 
-    def peek(self, digest: str) -> R | None:
-        """What is known without asking the store."""
-        entry = self._known.get(digest, self._clock())
-        return None if entry is None else entry.record
+    def is_strange(self, digest: str) -> bool:
+        """Whether the store would have to be asked of something of which it is not remembered that it has it."""
+        if digest in self._met or digest in self._loads:
+            return False
+        return self._unknown.get(digest, self._clock()) is None
+
+    def expect(self, digest: str) -> None:
+        """There is such a record from now on: it is nothing strange."""
+        self.invalidate(digest)
+        self._meet(digest)
 
     async def get(self, digest: str) -> R | None:
         """The record under this SHA-256, at most `POSITIVE_S` old, or None, at most `NEGATIVE_S` old.
@@ -151,6 +163,16 @@ class RecordCache(Generic[R]):
         )
         other.drop(digest)
         kept.put(digest, _Entry(record, began_s + good_for_s))
+        if record is None:
+            self._met.pop(digest, None)
+        else:
+            self._meet(digest)
+
+    def _meet(self, digest: str) -> None:
+        self._met[digest] = None
+        self._met.move_to_end(digest)
+        if len(self._met) > self._most_met:
+            self._met.popitem(last=False)
 
 
 def _mark_retrieved(task: asyncio.Task[R | None]) -> None:

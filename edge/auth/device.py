@@ -9,12 +9,11 @@ from __future__ import annotations
 import hashlib
 import secrets
 from dataclasses import dataclass
-from typing import Any
 
 from redis.asyncio import Redis
 
 from edge.auth import redis_names as names
-from edge.auth.store import read_hash, run_script
+from edge.auth.store import read_hash, run_change, run_script
 
 LIFETIME_S = 600
 INTERVAL_S = 5
@@ -41,7 +40,7 @@ _POLL = """
 local found = redis.call('HMGET', KEYS[1], 'status', 'polled_at', 'interval', 'user', 'org', 'project', 'client',
   'password_version')
 local status = found[1]
-if not status then return {'expired'} end
+if not status then return {} end
 if status ~= 'pending' then
   redis.call('DEL', KEYS[1])
   return {status, found[4] or '', found[5] or '', found[6] or '', found[7] or '', found[8] or '0'}
@@ -173,8 +172,7 @@ class RedisDevices:
 
     async def poll(self, device_code: str) -> Outcome:
         """What became of it. An approval is told once, whoever asks at the same moment."""
-        script = self._redis.register_script(_POLL)
-        told: Any = await script(keys=[names.device(digest_of(device_code))], args=[SLOWER_BY_S])
+        told = await run_change(self._redis, _POLL, [names.device(digest_of(device_code))], SLOWER_BY_S)
         match [str(part) for part in told]:
             case ["approved", user, org, project, client, version]:
                 return Approved(user, int(version), org, project, client)

@@ -161,9 +161,11 @@ def _wait_of(tries: Sequence[tuple[Limit, str]]) -> int | None:
 
 
 def is_inside(address: str) -> bool:
-    """Whether an address of `address_of` is this machine's or a private network's: many may stand behind it."""
+    """Whether an address of `address_of` is this machine's, a private network's, or one of a provider's between the
+    two (RFC 6598): many may stand behind it.
+    """
     try:
-        return ipaddress.ip_network(address).is_private
+        return not ipaddress.ip_network(address).is_global
     except ValueError:
         return True
 
@@ -176,13 +178,29 @@ def address_of(remote: str | None, headers: Headers, trusted_proxies: int) -> st
         trusted_proxies: how many proxies in front append to `X-Forwarded-For`; what stands left of their entries is
             the caller's own word.
     """
-    hops = [hop.strip() for value in headers.getall("X-Forwarded-For", ()) for hop in value.split(",")]
-    text = hops[-trusted_proxies] if 0 < trusted_proxies <= len(hops) else remote or ""
+    hop = _hop(headers, trusted_proxies)
+    text = _without_port((remote or "") if hop is None else hop)
     try:
-        address = ipaddress.ip_address(text.strip("[]"))
+        address = ipaddress.ip_address(text)
     except ValueError:
         return "unknown"
     if isinstance(address, ipaddress.IPv6Address):
         mapped = address.ipv4_mapped
         return str(mapped) if mapped else str(ipaddress.ip_network((int(address), 64), strict=False))
     return str(address)
+
+
+def _hop(headers: Headers, trusted_proxies: int) -> str | None:
+    """What the first of our proxies said: only the last entries are looked at, whatever stands before them."""
+    said = headers.getall("X-Forwarded-For", ())
+    if not said or not trusted_proxies:
+        return None
+    hops = ",".join(said).rsplit(",", trusted_proxies)[-trusted_proxies:]
+    return hops[0].strip() if len(hops) == trusted_proxies else None
+
+
+def _without_port(text: str) -> str:
+    """`192.0.2.1:1234` and `[2001:db8::1]:1234`, as some proxies write them."""
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0] if text.count(":") == 1 else text

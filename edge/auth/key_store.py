@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from redis.asyncio import Redis
 
@@ -18,7 +17,7 @@ from edge.auth.key_record import KeyRecord, cursor_of, from_hash, to_hash
 from edge.auth.key_scripts import CREATE, REVOKE
 from edge.auth.limits import read_limits
 from edge.auth.scopes import ROLES
-from edge.auth.store import NoRoom, NotYours, UnknownRecord, answering, read_hash, read_set, run_script
+from edge.auth.store import NoRoom, NotYours, UnknownRecord, answering, read_hash, read_set, run_change, run_script
 
 MAX_GENERATIONS = 3
 """A key may be made with a key that was made with a key, and no further: each one is a read more."""
@@ -153,9 +152,9 @@ class RedisKeyStore:
             raise UnknownRecord(f"there is no key {key_id}")
         if by is not None and not await self._hangs_on(by, str(digest), stored):
             raise NotYours(f"{key_id} does not hang on the key that asks")
-        script = self._redis.register_script(REVOKE)
         prefixes = (names.KEY_PREFIX, names.ORG_PREFIX, names.USER_PREFIX)
-        ended: Any = await script(keys=[names.key(str(digest))], args=[str(digest), names.INVALIDATIONS, *prefixes])
+        arguments = (str(digest), names.INVALIDATIONS, *prefixes)
+        ended = await run_change(self._redis, REVOKE, [names.key(str(digest))], *arguments)
         return Revoked(from_hash({**stored, "status": "revoked"}), tuple(map(str, ended)))
 
     async def set_organization_status(self, org: str, status: str) -> None:

@@ -42,7 +42,11 @@ class Login:
         per_address: AddressLimit,
         per_account: FailureLimit,
     ) -> None:
-        """Failures count twice: for the address that they come from, and for the account that they are about."""
+        """Failures count twice: for the address that they come from, and for the account that they are about.
+
+        Those of somebody who is logged in count for his log-in alone, as an account of its own: others who fail keep
+        nobody from changing his password, nor does who has another session of his.
+        """
         self._accounts = accounts
         self._sessions = sessions
         self._passwords = passwords
@@ -60,7 +64,8 @@ class Login:
                 `NODE_UNAVAILABLE`.
             StoreUnavailable: the store does not answer.
         """
-        user = await self._check(email, password, address)
+        account = hashlib.sha256(canonical_email(email).encode()).hexdigest()
+        user = await self._check(email, password, ((self._per_address, address), (self._per_account, account)))
         place = await self._choose_place(user.id, wanted)
         return await self._open(user, place, None if replaced is None else Replaced(replaced, must_live=False))
 
@@ -75,14 +80,16 @@ class Login:
         place = await self._choose_place(user.id, wanted)
         return await self._open(user, place, Replaced(identity.digest, must_live=True), identity.record.ends_at_s)
 
-    async def change_password(self, identity: SessionIdentity, current: str, new: str, address: str) -> Opened:
+    async def change_password(self, identity: SessionIdentity, current: str, new: str) -> Opened:
         """A new password, and the one session that goes on under it; CLI tokens end like the other sessions.
 
         Raises:
             ApiError: `UNAUTHORIZED`, `RATE_LIMITED`, or `NODE_UNAVAILABLE`.
             StoreUnavailable: the store does not answer.
         """
-        user = await self._check((await self._user_of(identity)).email, current, address)
+        record = identity.record
+        log_in = f"log-in {record.user} {record.ends_at_s}"  # in every organization, unlike the session's own id
+        user = await self._check((await self._user_of(identity)).email, current, ((self._per_account, log_in),))
         hashed = await self._passwords.hash(new)
         async with answering():
             is_changed = await self._accounts.set_password(user.id, hashed, user.password_version)
@@ -91,13 +98,11 @@ class Login:
         place = Place(identity.record.org, identity.record.project)
         return await self._open(await self._user_of(identity), place, None)
 
-    async def _check(self, email: str, password: str, address: str) -> User:
+    async def _check(self, email: str, password: str, tries: Sequence[tuple[Limit, str]]) -> User:
         """The user who has this address and password, and may log in.
 
         A try counts before anybody looks at it, and no more where nobody could. Whoever has to wait costs no lookup.
         """
-        account = hashlib.sha256(canonical_email(email).encode()).hexdigest()
-        tries: tuple[tuple[Limit, str], ...] = ((self._per_address, address), (self._per_account, account))
         if (wait_s := begin_all(tries)) is not None:
             raise ApiError(RATE_LIMITED, f"too many failed log-ins; retry in {wait_s} s", retry_after_s=wait_s)
         try:

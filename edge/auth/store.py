@@ -1,12 +1,14 @@
-"""What every store of identity has in common: how long it may take, and what goes wrong.
+"""What every store of identity has in common: how a change is made once, how long it may take, and what goes wrong.
 
-Decides when a store counts as unavailable. Must not know what is stored.
+Decides when a store counts as unavailable, and that a change which is sent again changes nothing more. Must not know
+what is stored.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
@@ -14,6 +16,24 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 LOOKUP_S = 1.0
+REMEMBERED_S = 60
+"""For how long a change knows itself again. It is sent again within a second, or as late as a loop may be."""
+
+# The client sends a script again that was not answered in time, and the first one may have been run all the same. So
+# what it told is kept beside the first of its keys and told again: whoever asked learns what became of it.
+_ONCE = """
+local mark = KEYS[1] .. ':told:' .. table.remove(ARGV)
+local told = redis.call('GET', mark)
+if told then return cjson.decode(told) end
+local function change()
+%s
+end
+local answer = change()
+if type(answer) == 'number' and answer > 0 or type(answer) == 'table' and answer[1] then
+  redis.call('SET', mark, cjson.encode(answer), 'EX', %d)
+end
+return answer
+"""
 
 
 class StoreUnavailable(Exception):
@@ -61,7 +81,18 @@ async def read_set(redis: Redis, name: str) -> set[str]:
     return cast("set[str]", await redis.smembers(name))
 
 
+async def run_change(redis: Redis, script: str, keys: list[str], *arguments: str | int) -> Any:
+    """Run a Lua script that changes something: once, however often it is sent.
+
+    Args:
+        script: answers with a number, or with a list of strings: one of 0 or less, or an empty one, if it changed
+            nothing. Then nothing is kept, so nobody makes records by asking for what is not there.
+        keys: beside the first, what was answered is kept for `REMEMBERED_S`.
+    """
+    attempt = secrets.token_hex(8)
+    return await redis.register_script(_ONCE % (script, REMEMBERED_S))(keys=keys, args=[*arguments, attempt])
+
+
 async def run_script(redis: Redis, script: str, keys: list[str], *arguments: str | int) -> int:
-    """Run a Lua script that answers with a number: its verdict."""
-    answer: Any = await redis.register_script(script)(keys=keys, args=list(arguments))
-    return int(answer)
+    """The same for a script that answers with a number: its verdict."""
+    return int(await run_change(redis, script, keys, *arguments))

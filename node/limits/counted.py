@@ -144,9 +144,11 @@ class CountedDesk(Desk):
         super().__init__(limiter, books)
         self._counts = counts
 
-    async def open(self, subject: Subject, needs: Needs, phases: Phases | None = None) -> Reservation | Refusal:
+    async def open(
+        self, subject: Subject, needs: Needs, phases: Phases | None = None, *, is_repeated: bool = False
+    ) -> Reservation | Refusal:
         """See `Desk.open`."""
-        opened = await super().open(subject, needs, phases)
+        opened = await super().open(subject, needs, phases, is_repeated=is_repeated)
         self._counts.note_admission(opened)
         return opened
 

@@ -1,7 +1,8 @@
 """How many tokens a request is let in for, before and after its prompt is rendered.
 
 Decides the reservation. Must not know limits' state. Before rendering only the size is known, and a render of 10 MB
-takes 0.4 s of a core: so the first reservation is a guess, and `adjust` makes it exact once the prompt is counted.
+takes 0.4 s of a core: so what is reserved before it is a guess, and `adjust` makes it exact once the prompt is
+counted.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ class Claim:
     def tokens(self) -> int:
         """Together."""
         return self.input_tokens + self.output_tokens
+
+
+NOTHING = Claim(0, 0)
+"""Of what is free: to have a prompt counted."""
+LEAST = Claim(1, 1)
+"""Of any answer. Before a body is read it is all that is known, and whoever has not even that is refused unread."""
 
 
 def exact_claim(prompt_tokens: int, max_tokens: int, context_tokens: int) -> Claim:

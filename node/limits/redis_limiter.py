@@ -24,8 +24,9 @@ from shared.usage import field_prefix
 LEASE_MS = 30_000
 DONE_MS = 40 * names.DAY_MS
 """How long a bill is remembered as booked: longer than a spool may wait."""
-FREE_DONE_MS = names.DAY_MS
-"""The same of a free bill, which is dropped where it comes later: a bill that may be forgotten can't fill Redis."""
+FREE_DONE_MS = 600_000
+"""The same of a free bill, which is dropped where it comes later, so that those can't fill Redis: longer than a node
+token lives, and than an admission that nobody waits for any more can be on its way."""
 BOOKS_S = 400 * 86_400
 """How long days and months of usage and spending are kept; the ledger is kept for good."""
 MOST_FREE = 1000

@@ -72,12 +72,17 @@ class Desk:
     is_stopping: bool = False
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
-    async def open(self, subject: Subject, needs: Needs, phases: Phases | None = None) -> Reservation | Refusal:
+    async def open(
+        self, subject: Subject, needs: Needs, phases: Phases | None = None, *, is_repeated: bool = False
+    ) -> Reservation | Refusal:
         """Admit; the reservation is then the caller's to enter, at once.
 
         A caller that is cancelled while Redis answers leaves nothing behind, nor does one that hears no answer.
+
+        Args:
+            is_repeated: another node may have let it in, which only Redis knows.
         """
-        if (refusal := self.waits.refuse(subject)) is not None:
+        if not is_repeated and (refusal := self.waits.refuse(subject, needs)) is not None:
             return refusal
         asked: asyncio.Task[Admission] = self.start(self.limiter.admit(subject, needs))
         notes = Notes(phases=phases)
@@ -86,7 +91,7 @@ class Desk:
         except asyncio.CancelledError as error:
             self.start(self._undo(asked, notes, error))
             raise
-        self.waits.note(subject, admission)
+        self.waits.note(subject, needs, admission)
         match admission:
             case Admitted():
                 return Reservation(self, admission, notes)
@@ -134,6 +139,7 @@ class Reservation:
         self._image_bytes = 0
         self._wake = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None
+        self._renewal: asyncio.Task[None] | None = None
 
     async def adjust(self, needs: Needs) -> Adjustment:
         """Reserve what the rendered prompt needs."""
@@ -200,6 +206,8 @@ class Reservation:
 
     async def _release(self) -> None:
         """Another node may be asked the same at any moment, so there must be no trace of it here."""
+        if self._renewal is not None:
+            await asyncio.wait({self._renewal})  # it would write the reservation again: there is no `done` to stop it
         try:
             await self._desk.limiter.release(self._hold)
         except Exception:
@@ -211,7 +219,8 @@ class Reservation:
                 await asyncio.wait_for(self._wake.wait(), self._desk.renew_every_s)
             self._wake.clear()
             # One that is on its way goes on alone: to cancel it may take redis-py 0.1 s, and the bill would wait.
-            await asyncio.shield(self._desk.start(self._renew()))
+            self._renewal = self._desk.start(self._renew())
+            await asyncio.shield(self._renewal)
 
     async def _renew(self) -> None:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +40,7 @@ class Script:
 
 def load_script(name: str) -> Script:
     """`lua/<name>.lua`, with what scripts share before it."""
-    text = "\n".join((_FOLDER / f"{part}.lua").read_text() for part in ("meter", "log", name))
+    text = "\n".join((_FOLDER / f"{part}.lua").read_text() for part in ("meter", "log", "spend", name))
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -61,6 +62,7 @@ class Store:
         self._redis = redis
         self.breaker = Breaker(self._probe)
         self._heartbeat = Heartbeat()
+        self._excused_s: float | None = None
 
     async def run(
         self,
@@ -85,12 +87,14 @@ class Store:
         if self.breaker.is_open:
             return None
         self._heartbeat.start()
+        asked_s = time.monotonic()
         try:
             async with asyncio.timeout(ANSWER_S):
-                return await question(self._redis)
+                answer = await question(self._redis)
+            self._excused_s = None
+            return answer
         except (RedisTimeoutError, TimeoutError):
-            if not self._heartbeat.was_late():  # else the answer may be here, and it was us who didn't read it
-                self.breaker.trip()
+            self._note_silence(asked_s)
         except (RedisConnectionError, OSError):
             self.breaker.trip()
         except RuntimeError:
@@ -98,7 +102,18 @@ class Store:
             self.breaker.trip()
         except RedisError:
             _log.exception("Redis refused")  # full, read-only, or a fault of ours: it answers, so no breaker
+            self._excused_s = None
         return None
+
+    def _note_silence(self, asked_s: float) -> None:
+        """Where our own loop was late, the answer may be here, and it was us who didn't read it. That excuses whoever
+        asked until this was noticed first, but nobody who asked later and had no answer either: a loop that is late
+        again and again would never see an outage."""
+        if self._heartbeat.was_late() and (self._excused_s is None or asked_s <= self._excused_s):
+            self._excused_s = self._excused_s or time.monotonic()
+        else:
+            self._excused_s = None
+            self.breaker.trip()
 
     async def _probe(self) -> None:
         async with asyncio.timeout(ANSWER_S):

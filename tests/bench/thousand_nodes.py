@@ -1,16 +1,14 @@
-"""What a thousand nodes cost one Redis and an edge: heartbeats written, and read.
+"""What a thousand nodes cost one Redis, an edge and each node: heartbeats written, read and heard.
 
 Run as `python -m tests.bench.thousand_nodes [NODES]`. Redis is configured as `b3os dev` does (`appendfsync always`),
-so a beat is on its disk before it is answered. Its time is its own count (`INFO cpu`), which another load of the
-machine does not change; seconds by the clock are told for what they are. Two ways to beat are measured: one that
-tells and hears nothing, and one that hears of all other nodes by the same question, whose answer grows with the
-cluster.
+so a beat is on its disk before it is answered. What is measured is the code of edges and nodes. Redis's time is its
+own count (`INFO cpu`), an edge's is its thread's (`time.thread_time`): another load of the machine makes them longer
+by what it takes of the caches, so each figure is the least of five. Seconds by the clock are told for what they are.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import tempfile
 import time
@@ -22,55 +20,56 @@ from typing import Any, cast
 
 from redis.asyncio import Redis
 
+from edge.cluster import Cluster
+from edge.registry import EVERY_S as READ_EVERY_S
+from node.hearing import Hearing
+from node.peers import Peers
+from shared.heartbeat import (
+    EVERY_S,
+    NODES,
+    Heartbeat,
+    HeartbeatParser,
+    ModelCard,
+    hear_all,
+    node_key,
+    read_all,
+    send_heartbeat,
+)
+from shared.node_hosts import PRIVATE, NodeHosts
 from shared.redis import connect_redis
 from tests.redis_server import as_user, running_redis
 
-BEAT_EVERY_S, READ_EVERY_S, LIFETIME_MS = 2, 1, 6000
 AT_ONCE = 16
 ROUNDS = 5
-IDS = "b3os:nodes"
-# KEYS: 1 ids, 2 own heartbeat. ARGV: 1 own id, 2 heartbeat, 3 lifetime in ms, 4 what names begin with
-TELL = """
-redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
-redis.call('SADD', KEYS[1], ARGV[1])
-"""
-TELL_AND_HEAR = f"""{TELL}
-local living = {{}}
-for _, id in ipairs(redis.call('SMEMBERS', KEYS[1])) do
-  local told = redis.call('GET', ARGV[4] .. id)
-  if told then living[#living + 1] = told else redis.call('SREM', KEYS[1], id) end
-end
-return living
-"""
+LONG_MS = 3_600_000
 
 
-def heartbeat_of(number: int) -> str:
+def heartbeat_of(number: int, beat: int = 123_456) -> Heartbeat:
     """As a node of one model tells it."""
-    model = {
-        "id": "b3os/qwen3.5-9b",
-        "display_name": "Qwen3.5 9B",
-        "created_s": 1_790_000_000,
-        "context_tokens": 262_144,
-        "takes_images": True,
-    }
-    told = {
-        "id": f"node-{number:04}",
-        "url": f"https://node-{number:04}.internal:7710",
-        "boot": f"{number:016x}",
-        "beat": 123_456,
-        "state": "ready",
-        "models": [model],
-        "running": 17,
-        "waiting": 3,
-        "cache_usage": 0.5,
-        "version": "0.1.0",
-    }
-    return json.dumps(told, separators=(",", ":"))
+    model = ModelCard(
+        id="b3os/qwen3.5-9b",
+        display_name="Qwen3.5 9B",
+        created_s=1_790_000_000,
+        context_tokens=262_144,
+        takes_images=True,
+    )
+    return Heartbeat(
+        id=f"node-{number:04}",
+        url=f"https://10.0.{number >> 8}.{number & 255}:7710",
+        boot=f"{number:016x}",
+        beat=beat,
+        state="ready",
+        models=(model,),
+        running=17,
+        waiting=3,
+        cache_usage=0.5,
+        version="0.1.0",
+    )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Cost:
-    """Of one operation: Redis's processor, and the clock's time with `AT_ONCE` at once."""
+    """Of one operation: Redis's processor, and the clock's time with some at once."""
 
     redis_us: float
     wall_us: float
@@ -82,7 +81,9 @@ async def cpu_s(redis: Redis) -> float:
     return float(info["used_cpu_user"]) + float(info["used_cpu_sys"])
 
 
-async def measure(operator: Redis, count: int, work: Callable[[int], Awaitable[object]]) -> Cost:
+async def measure(
+    operator: Redis, count: int, work: Callable[[int], Awaitable[object]], at_once: int = AT_ONCE
+) -> Cost:
     """Do it `count` times, a few at once."""
     numbers = iter(range(count))
 
@@ -91,16 +92,9 @@ async def measure(operator: Redis, count: int, work: Callable[[int], Awaitable[o
             await work(number)
 
     began_s, began_cpu_s = time.perf_counter(), await cpu_s(operator)
-    await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
+    await asyncio.gather(*(worker() for _ in range(at_once)))
     took_s, took_cpu_s = time.perf_counter() - began_s, await cpu_s(operator) - began_cpu_s
     return Cost(took_cpu_s / count * 1e6, took_s / count * 1e6)
-
-
-async def read_all(redis: Redis) -> list[str]:
-    """As an edge does, once a second."""
-    ids = sorted(await cast("Any", redis.smembers(IDS)))
-    told = cast("list[str | None]", await redis.mget([f"b3os:node:{each}" for each in ids]))
-    return [text for text in told if text is not None]
 
 
 async def held_bytes(operator: Redis, name: str) -> int:
@@ -113,51 +107,77 @@ async def aof_bytes(operator: Redis) -> int:
     return int((await operator.info("persistence"))["aof_current_size"])
 
 
-def table_bytes(texts: list[str]) -> tuple[int, float]:
-    """What a parsed table of all nodes takes in an edge, and how long its parsing is."""
+def texts_of(nodes: int, beat: int) -> dict[str, str]:
+    """What is read when each has told so often."""
+    told = (heartbeat_of(number, beat) for number in range(nodes))
+    return {each.id: each.model_dump_json() for each in told}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What an edge does with what it has read: where all is new, and where half of it is, as once a second."""
+
+    bytes: int
+    all_new_ms: float
+    half_new_ms: float
+
+
+def look(nodes: int) -> Look:
+    """The least of some rounds."""
+    parser, cluster = HeartbeatParser(), Cluster({}, NodeHosts(PRIVATE), time.monotonic)
+
+    def spend_ms(texts: dict[str, str]) -> float:
+        began_s = time.thread_time()
+        cluster.hear(parser.parse(texts))
+        return (time.thread_time() - began_s) * 1e3
+
     tracemalloc.start()
-    table = {told["id"]: told for told in map(json.loads, texts)}
+    spend_ms(texts := texts_of(nodes, 1))
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    times = []
-    for _ in range(ROUNDS):
-        began_s = time.perf_counter()
-        table = {told["id"]: told for told in map(json.loads, texts)}
-        times.append((time.perf_counter() - began_s) * 1000)
-    assert len(table) == len(texts)
-    return size, min(times)
+    all_new, half_new = [], []
+    for beat in range(2, 2 + ROUNDS):
+        newer = texts_of(nodes, beat)
+        half = dict(list(newer.items())[: nodes // 2])
+        half_new.append(spend_ms(texts | half))
+        all_new.append(spend_ms(texts := texts_of(nodes, 100 + beat)))
+    assert len(cluster.list_nodes()) == nodes
+    return Look(size, min(all_new), min(half_new))
 
 
 async def run(url: str, nodes: int) -> None:
     """Print the figures."""
-    operator = connect_redis(as_user("operator", url))
-    texts = [heartbeat_of(number) for number in range(nodes)]
+    operator, node, edge = (connect_redis(as_user(user, url)) for user in ("operator", "node", "edge"))
 
-    def beat(script: str, lifetime_ms: int) -> Callable[[int], Awaitable[object]]:
-        loaded = operator.register_script(script)
-
-        async def tell(number: int) -> None:
-            node_id = f"node-{number % nodes:04}"
-            arguments: list[str | int] = [node_id, texts[number % nodes], lifetime_ms, "b3os:node:"]
-            await loaded(keys=[IDS, f"b3os:node:{node_id}"], args=arguments)
-
-        return tell
+    async def tell(number: int) -> None:
+        await send_heartbeat(node, heartbeat_of(number % nodes, number))
 
     async def read(number: int) -> None:
         del number
-        assert len(await read_all(operator)) == nodes
+        assert len(await read_all(edge)) == nodes
 
-    # All heartbeats have to live while they are read, however slow this machine is.
-    await measure(operator, nodes, beat(TELL, 600_000))
-    one, ids = await held_bytes(operator, "b3os:node:node-0000"), await held_bytes(operator, IDS)
-    reading = await measure(operator, 20 * ROUNDS, read)
-    hearing = await measure(operator, 20 * ROUNDS, beat(TELL_AND_HEAR, 600_000))
+    async def hear(number: int) -> None:
+        del number
+        assert len(await hear_all(node)) == nodes
+
     before = await aof_bytes(operator)
-    telling = await measure(operator, ROUNDS * nodes, beat(TELL, LIFETIME_MS))
+    telling = min([await measure(operator, nodes, tell) for _ in range(ROUNDS)])
     written = (await aof_bytes(operator) - before) / (ROUNDS * nodes)
-    size, parse_ms = table_bytes(texts)
-    await operator.aclose()
-    report(nodes, sum(map(len, texts)), one + ids / nodes, (telling, hearing, reading), written, size, parse_ms)
+    async with operator.pipeline(transaction=False) as changes:
+        for told in map(heartbeat_of, range(nodes)):  # all have to live while they are read, however slowly
+            changes.set(node_key(told.id), told.model_dump_json(), px=LONG_MS)
+        await changes.execute()
+    if await cast("Any", operator.scard(NODES)) != nodes:
+        raise SystemExit("not all nodes are there")
+    told_bytes = sum(map(len, (await read_all(edge)).values()))
+    held = await held_bytes(operator, node_key("node-0000")) + await held_bytes(operator, NODES) / nodes
+    reading = min([await measure(operator, 20, read, at_once=2) for _ in range(ROUNDS)])
+    hearing = min([await measure(operator, 20, hear, at_once=2) for _ in range(ROUNDS)])
+    rhythm = Hearing(node, Peers("n", NodeHosts(PRIVATE), time.monotonic), lambda: 0.5)
+    await rhythm.listen()
+    for client in (operator, node, edge):
+        await client.aclose()
+    report(nodes, told_bytes, held, (telling, hearing, reading), written, look(nodes), rhythm.pause_s())
 
 
 def report(
@@ -166,32 +186,31 @@ def report(
     held: float,
     costs: tuple[Cost, Cost, Cost],
     written_bytes: float,
-    table: int,
-    parse_ms: float,
+    looked: Look,
+    pause_s: float,
 ) -> None:
     """The sums that follow."""
     telling, hearing, reading = costs
-    beats = nodes / BEAT_EVERY_S
+    beats, hears = nodes / EVERY_S, nodes / pause_s
+
+    def line(what: str, figures: str) -> None:
+        print(f"{what:33}{figures}")
+
     print(f"{nodes} nodes, heartbeats of {told_bytes / nodes:.0f} bytes, {beats:.0f} beats a second")
-    print(f"Redis holds                      {held:8.0f} bytes a node")
-    print(
-        f"a beat                           {telling.redis_us:8.1f} us of Redis, {telling.wall_us:.0f} us by the clock"
+    line("Redis holds", f"{held:8.0f} bytes a node")
+    line("a beat", f"{telling.redis_us:8.1f} us of Redis, {telling.wall_us:.0f} us by the clock")
+    line("all beats", f"{telling.redis_us * beats / 1e4:8.1f} % of Redis's core")
+    line("append-only file", f"{written_bytes * beats / 1e3:8.0f} kB a second, {written_bytes:.0f} a beat")
+    line("a node hears all", f"{hearing.redis_us:8.1f} us of Redis, {hearing.wall_us:.0f} us by the clock")
+    line("all nodes hear", f"{hearing.redis_us * hears / 1e4:8.1f} % of Redis's core, each every {pause_s:.0f} s")
+    line("  and the network", f"{told_bytes * hears / 1e6:8.1f} MB a second")
+    line("an edge's read", f"{reading.redis_us:8.1f} us of Redis, {reading.wall_us:.0f} us by the clock")
+    line("an edge, once a second", f"{reading.redis_us / READ_EVERY_S / 1e4:8.2f} % of Redis's core")
+    line("  and the network", f"{told_bytes / READ_EVERY_S / 1e6:8.2f} MB a second")
+    line("an edge's table", f"{looked.bytes / 1e6:8.2f} MB")
+    line(
+        "  to take what was read", f"{looked.half_new_ms:8.1f} ms with half of it new, {looked.all_new_ms:.1f} ms all"
     )
-    print(f"all beats                        {telling.redis_us * beats / 1e4:8.1f} % of Redis's core")
-    print(
-        f"append-only file                 {written_bytes * beats / 1e3:8.0f} kB a second, {written_bytes:.0f} a beat"
-    )
-    print(
-        f"a beat that hears of all         {hearing.redis_us:8.1f} us of Redis, {hearing.wall_us:.0f} us by the clock"
-    )
-    print(f"all such beats                   {hearing.redis_us * beats / 1e4:8.1f} % of Redis's core")
-    print(f"  and the network                {told_bytes * beats / 1e6:8.1f} MB a second")
-    print(
-        f"an edge's read                   {reading.redis_us:8.1f} us of Redis, {reading.wall_us:.0f} us by the clock"
-    )
-    print(f"an edge, once a second           {reading.redis_us / READ_EVERY_S / 1e4:8.2f} % of Redis's core")
-    print(f"  and the network                {told_bytes / READ_EVERY_S / 1e6:8.2f} MB a second")
-    print(f"an edge's table                  {table / 1e6:8.2f} MB, {parse_ms:.1f} ms to parse")
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from shared.errors import BODY_TOO_LARGE, ApiError
-from shared.http_server import MAX_PIPELINED
+from shared.http_server import MAX_HEAD_BYTES, MAX_PIPELINED, MAX_TARGET_BYTES
 from shared.ids import REQUEST_ID
 from shared.serve import Site, serving
 from shared.web import build_app, json_response, read_body, render_openai
@@ -100,6 +100,63 @@ async def test_what_is_not_http_gets_a_body_of_the_contract(
     logged = "".join(logging.Formatter().format(record) + str(vars(record)) for record in caplog.records)
     assert SECRET.decode() not in body.decode() + logged
     assert "127.0.0.1" not in logged
+
+
+LONG_HEADS = {
+    "a path of slashes": b"GET /" + b"/" * MAX_TARGET_BYTES + b" HTTP/1.1\r\n" + HOST + b"\r\n",
+    "a long query": b"GET /echo?" + b"&" * MAX_TARGET_BYTES + b" HTTP/1.1\r\n" + HOST + b"\r\n",
+    "cookies": POST + (b"Cookie: " + b";" * 8000 + b"\r\n") * 5 + b"\r\n",
+    "hops": POST + (b"X-Forwarded-For: " + b"," * 8000 + b"\r\n") * 64 + b"\r\n",
+    "many names": POST + b"".join(b"X-%d-%b: 1\r\n" % (at, b"a" * 800) for at in range(50)) + b"\r\n",
+    "behind an upgrade": POST
+    + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+    + b"GET /"
+    + b"/" * MAX_TARGET_BYTES
+    + b" HTTP/1.1\r\n"
+    + HOST
+    + b"\r\n",
+}
+
+
+@pytest.mark.parametrize("name", LONG_HEADS)
+async def test_a_long_head_is_refused_before_anything_works_on_it(
+    server: Server, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    with caplog.at_level(logging.DEBUG):
+        writer.write(LONG_HEADS[name])
+        async with asyncio.timeout(5):
+            answers = await reader.read()
+    writer.close()
+    head, _, body = answers[answers.rindex(b"HTTP/1.1 ") :].partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"x-request-id: req_" in head.lower()
+    error = json.loads(body)["error"]
+    assert error["code"] == "invalid_request"
+    assert error["message"].endswith("too long")
+    assert "too long" in str([getattr(record, "facts", {}).get("cause") for record in caplog.records])
+    assert "////" not in str([vars(record) for record in caplog.records])
+
+
+async def test_a_body_behind_a_long_head_is_no_request(server: Server) -> None:
+    head = POST + (b"Cookie: " + b";" * 8000 + b"\r\n") * 5 + b"Content-Length: %d\r\n\r\n"
+    inner = b"GET /echo HTTP/1.1\r\n" + HOST + b"\r\n"
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(head % len(inner) + inner)
+    async with asyncio.timeout(5):
+        answers = await reader.read()
+    writer.close()
+    assert answers.count(b"HTTP/1.1 ") == 1
+
+
+async def test_a_head_as_long_as_may_be_is_read(server: Server) -> None:
+    target = b"/echo?" + b"a" * (MAX_TARGET_BYTES - len("/echo?"))
+    room = MAX_HEAD_BYTES - len(b"Hostx" + b"Content-Length" + b"2") - 5 * len(b"X-Long")
+    values = [b"a" * (room // 5)] * 4 + [b"a" * (room - room // 5 * 4)]
+    head = b"POST " + target + b" HTTP/1.1\r\n" + HOST + b"".join(b"X-Long: %b\r\n" % value for value in values)
+    assert (await server.exchange(head + b"Content-Length: 2\r\n\r\nab"))[0] == 200
+    one_more = head.replace(b"X-Long: a", b"X-Long: aa", 1)
+    assert (await server.exchange(one_more + b"Content-Length: 2\r\n\r\nab"))[0] == 400
 
 
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"

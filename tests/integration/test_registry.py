@@ -17,9 +17,21 @@ from edge.admin.nodes import nodes as nodes_command
 from edge.cluster import Cluster
 from edge.registry import Registry
 from node.engine.port import EngineLoad
+from node.hearing import APART_S, Hearing, ask_registry
 from node.heartbeat import RETRY_S, Pulse
 from node.peers import Peers
-from shared.heartbeat import LIFETIME_MS, NODES, Heartbeat, ModelCard, NodeState, fetch_heartbeats, node_key
+from shared.heartbeat import (
+    AT_ONCE,
+    EVERY_S,
+    LIFETIME_MS,
+    NODES,
+    Heartbeat,
+    HeartbeatParser,
+    ModelCard,
+    NodeState,
+    fetch_heartbeats,
+    node_key,
+)
 from shared.node_hosts import PRIVATE, NodeHosts
 from shared.redis import connect_redis
 from tests.heartbeats import heartbeat
@@ -59,17 +71,36 @@ class Scene:
             await self.operator.delete(name)
         await self.operator.delete(NODES)
 
+    async def calls(self, *commands: str) -> int:
+        """How often clients and scripts called these, or all but the one that tells it."""
+        stats = await self.operator.info("commandstats")
+        names = [f"cmdstat_{name}" for name in commands] or [name for name in stats if name != "cmdstat_info"]
+        return sum(stats[name]["calls"] for name in names if name in stats)
+
     def pulse(
         self,
         name: str,
         engine: Engine | None = None,
         redis: Redis | None = None,
         clock: Callable[[], float] = time.monotonic,
-    ) -> tuple[Pulse, Peers]:
-        peers = Peers(name, NodeHosts(PRIVATE), time.monotonic)
+    ) -> Pulse:
         card = ModelCard(id=f"b3os/{name}", display_name=name, created_s=1, context_tokens=100)
         facts = (redis or self.node, name, "http://127.0.0.1:7710", lambda: card)
-        return Pulse(*facts, cast("Any", engine or Engine()), peers, clock), peers
+        return Pulse(*facts, cast("Any", engine or Engine()), clock)
+
+    def hearing(self, name: str, redis: Redis | None = None) -> tuple[Hearing, Peers]:
+        peers = Peers(name, NodeHosts(PRIVATE), time.monotonic)
+        return Hearing(redis or self.node, peers, lambda: 0.5), peers
+
+    async def crowd(self, count: int) -> list[str]:
+        """So many nodes that beat just now."""
+        told = [heartbeat(f"m{number:04}", model=f"b3os/{number % 3}") for number in range(count)]
+        async with self.operator.pipeline(transaction=False) as writes:
+            for each in told:
+                writes.set(node_key(each.id), each.model_dump_json(), px=600_000)
+            writes.sadd(NODES, *(each.id for each in told))
+            await writes.execute()
+        return [each.id for each in told]
 
     def registry(self, clock: Any = time.monotonic) -> tuple[Registry, Cluster]:
         cluster = Cluster({}, NodeHosts(PRIVATE), clock)
@@ -89,7 +120,7 @@ async def scene(redis_url: str) -> AsyncIterator[Scene]:
 
 async def test_a_heartbeat_says_it_all_and_expires_by_itself(scene: Scene) -> None:
     engine = Engine("ready", EngineLoad(3, 2, 0.5))
-    pulse, _ = scene.pulse("n1", engine)
+    pulse = scene.pulse("n1", engine)
     assert await pulse.beat()
     assert 0 < await scene.operator.pttl(node_key("n1")) <= LIFETIME_MS
     (told,) = await fetch_heartbeats(scene.edge)
@@ -102,18 +133,79 @@ async def test_a_heartbeat_says_it_all_and_expires_by_itself(scene: Scene) -> No
 
 
 async def test_nodes_hear_of_each_other_and_forget_who_is_gone(scene: Scene) -> None:
-    (first, seen), (second, _) = scene.pulse("n1"), scene.pulse("n2")
-    await second.beat()
-    await first.beat()
+    for name in ("n1", "n2"):
+        await scene.pulse(name).beat()
+    hearing, seen = scene.hearing("n1")
+    assert await hearing.listen()
     assert seen.ids() == ["n2"]
     await scene.operator.delete(node_key("n2"))
-    await first.beat()
+    assert await hearing.listen()
     assert seen.ids() == []
     assert await scene.operator.smembers(NODES) == {"n1"}
 
 
+async def test_what_a_beat_costs_redis_does_not_depend_on_how_many_there_are(scene: Scene) -> None:
+    pulse = scene.pulse("n1")
+    costs = []
+    for others in (0, 500):
+        if others:
+            await scene.crowd(others)
+        await pulse.beat()
+        before = await scene.calls()
+        await pulse.beat()
+        costs.append(await scene.calls() - before)
+    assert costs[0] == costs[1]
+
+
+async def test_a_thousand_nodes_are_heard_in_pieces(scene: Scene) -> None:
+    ids = await scene.crowd(1000)
+    await scene.operator.sadd(NODES, "gone")
+    registry, cluster = scene.registry()
+    assert await registry.look()
+    assert [node.id for node in cluster.list_nodes()] == ids
+    assert await scene.operator.sismember(NODES, "gone")  # an edge changes nothing
+    hearing, peers = scene.hearing("n1")
+    before = await scene.calls("mget")
+    assert await hearing.listen()
+    assert await scene.calls("mget") - before == -(-1001 // AT_ONCE)
+    assert peers.ids() == ids
+    assert not await scene.operator.sismember(NODES, "gone")
+
+
+async def test_the_more_nodes_the_less_often_each_hears(scene: Scene) -> None:
+    hearing, _ = scene.hearing("n1")
+    assert hearing.pause_s() == EVERY_S
+    await scene.crowd(10)
+    await hearing.listen()
+    assert hearing.pause_s() == EVERY_S
+    await scene.crowd(1000)
+    await hearing.listen()
+    assert hearing.pause_s() == pytest.approx(1000 * APART_S)
+
+
+async def test_a_node_asks_for_those_alone_that_a_token_is_for(scene: Scene) -> None:
+    await scene.crowd(20)
+    found = await ask_registry(scene.node, ["m0001", "m0007", "nobody"])
+    assert [each.id for each in found] == ["m0001", "m0007"]
+    nowhere = connect_redis(f"redis://127.0.0.1:{free_port()}/0")
+    assert await ask_registry(nowhere, ["m0001"]) == ()
+    await nowhere.aclose()
+
+
+def test_what_was_read_before_is_not_parsed_again() -> None:
+    first, second = heartbeat("n1"), heartbeat("n2")
+    texts = {each.id: each.model_dump_json() for each in (first, second)}
+    parser = HeartbeatParser()
+    before = parser.parse(texts)
+    newer = heartbeat("n2")
+    after = parser.parse({"n1": "".join(texts["n1"]), "n2": newer.model_dump_json()})
+    assert after[0] is before[0]
+    assert (before[1], after[1]) == (second, newer)
+    assert parser.parse({}) == []
+
+
 async def test_a_node_leaves_the_registry_and_no_other_with_it(scene: Scene) -> None:
-    (old, _), (new, _) = scene.pulse("n1"), scene.pulse("n1")
+    old, new = scene.pulse("n1"), scene.pulse("n1")
     async with old.beating():
         while not await scene.operator.exists(node_key("n1")):
             await asyncio.sleep(0.01)
@@ -127,7 +219,7 @@ async def test_a_node_leaves_the_registry_and_no_other_with_it(scene: Scene) -> 
 
 async def test_a_change_of_state_is_told_at_once(scene: Scene) -> None:
     engine = Engine("starting")
-    pulse, _ = scene.pulse("n1", engine, clock=Clock())  # whose time stands still: no heartbeat is due but the first
+    pulse = scene.pulse("n1", engine, clock=Clock())  # whose time stands still: no heartbeat is due but the first
 
     async def told() -> list[Heartbeat]:
         return await fetch_heartbeats(scene.edge)
@@ -142,12 +234,17 @@ async def test_a_change_of_state_is_told_at_once(scene: Scene) -> None:
 
 async def test_a_node_without_redis_goes_on_and_says_so_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     nowhere = connect_redis(f"redis://127.0.0.1:{free_port()}/0")
-    pulse, peers = scene.pulse("n1", redis=nowhere)
+    pulse = scene.pulse("n1", redis=nowhere)
+    hearing, peers = scene.hearing("n1", redis=nowhere)
     peers.hear([heartbeat("n2", model="b3os/b")])
     for _ in range(5):
         assert not await pulse.beat()
-    assert pulse.missed == 5
-    assert [record.message for record in caplog.records] == ["the registry does not hear"]
+        assert not await hearing.listen()
+    assert (pulse.missed, hearing.missed) == (5, 5)
+    assert [record.message for record in caplog.records] == [
+        "the registry does not hear",
+        "the registry tells nothing",
+    ]
     assert peers.ids() == ["n2"]
     async with pulse.beating():
         pass
@@ -165,7 +262,7 @@ async def test_a_redis_that_is_away_is_not_asked_all_the_time(scene: Scene, monk
 
     monkeypatch.setattr("node.heartbeat.LOOK_EVERY_S", 0)
     clock = Clock()
-    pulse, _ = scene.pulse("n1", redis=cast("Any", Away()), clock=clock)
+    pulse = scene.pulse("n1", redis=cast("Any", Away()), clock=clock)
     async with pulse.beating():
         for due_s, wanted in ((0.0, 1), (RETRY_S - 0.01, 1), (RETRY_S, 2), (2 * RETRY_S, 3)):
             clock.now_s = due_s
@@ -178,14 +275,14 @@ async def test_an_edge_knows_who_beats(scene: Scene) -> None:
     registry, cluster = scene.registry()
     assert await registry.look()
     assert (cluster.list_nodes(), cluster.is_fresh) == ([], True)
-    await scene.pulse("n1")[0].beat()
+    await scene.pulse("n1").beat()
     await registry.look()
     assert [node.id for node in cluster.list_nodes()] == ["n1"]
 
 
 async def test_what_is_unreadable_keeps_nobody_from_the_others(scene: Scene) -> None:
     registry, cluster = scene.registry()
-    await scene.pulse("n1")[0].beat()
+    await scene.pulse("n1").beat()
     for name, text in (
         ("bad", "not json"),
         ("empty", "{}"),
@@ -203,7 +300,7 @@ async def test_what_is_unreadable_keeps_nobody_from_the_others(scene: Scene) -> 
 async def test_nodes_outlive_a_redis_that_is_away_and_one_that_has_forgotten_them(scene: Scene) -> None:
     clock = Clock()
     registry, cluster = scene.registry(clock)
-    await scene.pulse("n1")[0].beat()
+    await scene.pulse("n1").beat()
     for clock.now_s in (0.0, 10.0):
         await registry.look()
     registry._redis = connect_redis(f"redis://127.0.0.1:{free_port()}/0")
@@ -235,8 +332,8 @@ async def test_operators_see_the_cluster(scene: Scene, monkeypatch: pytest.Monke
     monkeypatch.setenv("B3OS_REDIS_URL", as_user("edge", scene.url))
     empty = await asyncio.to_thread(CliRunner().invoke, nodes_command, [])
     assert (empty.exit_code, empty.output.strip()) == (0, "no node tells of itself")
-    await scene.pulse("n1", Engine("ready", EngineLoad(3, 2, 0.5)))[0].beat()
-    await scene.pulse("n2", Engine("draining"))[0].beat()
+    await scene.pulse("n1", Engine("ready", EngineLoad(3, 2, 0.5))).beat()
+    await scene.pulse("n2", Engine("draining")).beat()
     table = await asyncio.to_thread(CliRunner().invoke, nodes_command, [])
     assert [line.split() for line in table.output.splitlines()] == [
         ["id", "state", "running", "waiting", "cache", "models", "url"],

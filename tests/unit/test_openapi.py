@@ -44,7 +44,7 @@ def build_nobody() -> IdentityParts:
     nothing = cast("Any", None)
     keys = KeyRoutes(nothing, nothing, nothing, nothing)
     auth = AuthRoutes(*[nothing] * 8, trusted_proxies=0)
-    device = DeviceRoutes(*[nothing] * 8, trusted_proxies=0)
+    device = DeviceRoutes(*[nothing] * 9, trusted_proxies=0)
     requests, usage = RequestRoutes(nothing, nothing), UsageRoutes(nothing, nothing, nothing)
     return IdentityParts(nothing, nothing, keys, auth, device, requests, usage, nothing, nothing, nothing, nothing)
 

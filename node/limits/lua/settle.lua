@@ -100,6 +100,7 @@ if done then
   if ARGV[7] == '1' and more > 0 then add_to(KEYS[8], slot_of(now), more) end
 end
 book(amounts, '', ARGV[18])
+if amounts[5] == '0' then drop_empty(4) end
 for _, key in ipairs({KEYS[4], KEYS[5], KEYS[10]}) do redis.call('EXPIRE', key, ARGV[12]) end
 if free then
   redis.call('DEL', KEYS[11])

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 from shared.cli.user.failure import USAGE, Failure
 
 _SHAPE = re.compile(r"https?://[!-~]+", re.IGNORECASE)
-_SUFFIX = re.compile(r"(/v1/infer(/v1)?)?/*$")
+_SUFFIXES = ("/v1/infer/v1", "/v1/infer")
+"""What base URLs of SDKs end with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,4 +73,12 @@ def _parse(text: str, *, insecure_http: bool) -> Address:
     scheme: Literal["http", "https"] = "https" if parts.scheme == "https" else "http"
     if scheme == "http" and not is_loopback(host) and not insecure_http:
         raise ValueError("over http:// the key would travel in clear; use https://, or --insecure-http if you must")
-    return Address(scheme, host, port or {"http": 80, "https": 443}[scheme], _SUFFIX.sub("", parts.path))
+    return Address(scheme, host, port or {"http": 80, "https": 443}[scheme], _prefix_of(parts.path))
+
+
+def _prefix_of(path: str) -> str:
+    path = path.rstrip("/")
+    for suffix in _SUFFIXES:
+        if path.endswith(suffix):
+            return path.removesuffix(suffix).rstrip("/")
+    return path

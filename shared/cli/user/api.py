@@ -58,8 +58,7 @@ class Api:
         Raises:
             Failure: nobody answers, or the server refuses.
         """
-        wanted = {name: value for name, value in (query or {}).items() if value is not None}
-        return self._call("GET", f"{path}?{urlencode(wanted)}" if wanted else path)
+        return self._call("GET", with_query(path, query or {}))
 
     def post(self, path: str, body: Document) -> Document:
         """Send an object, and get one back, or an empty one. Raises as `get` does."""
@@ -108,6 +107,12 @@ class Api:
         if body is None:
             return Request(method, path, headers)
         return Request(method, path, {**headers, "Content-Type": "application/json"}, render_json(body).encode())
+
+
+def with_query(path: str, query: Query) -> str:
+    """A path and what is asked of it, without what is None."""
+    wanted = {name: value for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(wanted)}" if wanted else path
 
 
 def segment(text: str) -> str:

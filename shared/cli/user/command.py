@@ -16,7 +16,7 @@ import click
 
 from shared.cli.user.address import Address, parse_address
 from shared.cli.user.api import Api
-from shared.cli.user.console import note
+from shared.cli.user.console import note, note_stop
 from shared.cli.user.credentials import CredentialFile, config_folder
 from shared.cli.user.failure import INTERRUPTED, NOT_LOGGED_IN, USAGE, Failure
 
@@ -101,7 +101,7 @@ class UserCommand(click.Command):
             note(f"Error: {failure.message}")
             ctx.exit(failure.exit_code)
         except KeyboardInterrupt:
-            note("\nstopped")
+            note_stop()
             ctx.exit(INTERRUPTED)
 
 

@@ -10,8 +10,9 @@ import os
 import sys
 from typing import TextIO
 
-from shared.cli.user.document import render_json
-from shared.cli.user.text import tame
+from shared.cli.user.document import Document, render_json
+from shared.cli.user.table import render_facts
+from shared.cli.user.text import one_line, tame
 
 DIM = "\x1b[2m"
 RESET = "\x1b[0m"
@@ -42,8 +43,18 @@ def say(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """A line beside the result, for people: it goes to stderr."""
-    write(sys.stderr, tame(text) + "\n")
+    """A line beside the result, for people: it goes to stderr, and is one whatever words of others are in it."""
+    write(sys.stderr, one_line(text) + "\n")
+
+
+def note_stop() -> None:
+    """The word behind a terminal's `^C`, on a line of its own."""
+    write(sys.stderr, "\nstopped\n")
+
+
+def note_facts(document: Document) -> None:
+    """Everything in an object beside the result, a line each, and an empty one behind them."""
+    write(sys.stderr, render_facts(document) + "\n\n")
 
 
 def say_json(document: object) -> None:

@@ -56,6 +56,17 @@ def number_at(document: object, *names: str) -> int | None:
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
+def measure_at(document: object, *names: str) -> float | None:
+    """The number under these names, if there is one that can be reckoned with: JSON's have no largest one."""
+    found = dig(document, *names)
+    if not isinstance(found, int | float) or isinstance(found, bool):
+        return None
+    try:
+        return float(found)
+    except OverflowError:
+        return None
+
+
 def objects_at(document: object, name: str) -> list[Document]:
     """The objects of the list under a name; what else is in it is left out."""
     found = dig(document, name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from shared.cli.user.document import Document, dig, number_at, text_at
+from shared.cli.user.document import Document, dig, measure_at, number_at, text_at
 from shared.cli.user.refusal import Refusal, parse_error_event
 
 
@@ -51,8 +51,7 @@ class Transcript:
             case "message_delta":
                 self.stop_reason = text_at(event, "delta", "stop_reason")
                 self._count(dig(event, "usage"))
-                total_ms = dig(event, "b3os", "timing", "total_ms")
-                self.total_ms = total_ms if isinstance(total_ms, int | float) else None
+                self.total_ms = measure_at(event, "b3os", "timing", "total_ms")
             case "message_stop":
                 self.is_whole = True
             case "error":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 
 from node.limits.names import leases_key
@@ -33,12 +34,13 @@ async def refusal(tenant: Tenant) -> Call:
 
 
 async def opened_elsewhere(tenant: Tenant, name: str) -> Call:
-    """A stream of nine words, five at once, on any node but this one."""
-    while True:
-        stream = await tenant.opened([*words(5), ["pause", 20], *words(4)])
+    """A stream of nine words, five at once, on any node but this one: the same prompt would go there again."""
+    for attempt in itertools.count():
+        stream = await tenant.opened([*words(5), ["pause", 20 + attempt / 100], *words(4)])
         if await node_of(stream) != name:
             return stream
         stream.leave()
+    raise AssertionError("unreachable")
 
 
 async def test_a_node_that_is_killed_and_one_that_is_taken_for_dead(service: Service, tenant: Tenant) -> None:
@@ -92,11 +94,11 @@ async def test_a_node_that_is_told_to_stop_settles_what_runs(service: Service, t
     await asyncio.to_thread(service.node(await node_of(call)).stop)
     assert (await read_books(tenant)).output_of(call) == 6  # by itself, before it ended
     await call.read()
-    assert (call.is_whole, call.code) == (False, "node_unavailable")
+    assert (call.is_whole, call.code) == (False, "infer_backend_unavailable")
     books = await settled_books(tenant)
     assert (books.outcomes(call), books.output_of(call)) == (["failed"], 6)
     record = books.records[call.request_id]
-    assert (record.status, record.error_code) == (200, "node_unavailable")
+    assert (record.status, record.error_code) == (200, "infer_backend_unavailable")
 
 
 async def test_an_edge_that_is_killed(service: Service, tenant: Tenant) -> None:

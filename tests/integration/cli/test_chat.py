@@ -275,3 +275,19 @@ def test_a_reader_that_goes_away_ends_the_command_without_a_word(cli: Cli, serve
     assert process.stderr is not None
     with process.stderr as stderr:
         assert stderr.read() == ""
+
+
+def test_why_an_answer_ended_early_is_told_in_one_line(cli: Cli, server: PlayedServer) -> None:
+    server.routes["POST", MESSAGES] = streamed(*answer("Hel", stop_reason="a\nError: fake\u2028\x1b[2J"))
+    told = cli.run("chat", "Hi").err
+    assert len(told.splitlines()) == 1
+    assert "\x1b" not in told
+
+
+@pytest.mark.parametrize("total_ms", [10**400, -(10**400), True, None, "soon", [1]])
+def test_a_time_that_can_not_be_reckoned_with_is_left_out(cli: Cli, server: PlayedServer, total_ms: object) -> None:
+    documents = answer("ok")
+    documents[-2]["b3os"] = {"timing": {"total_ms": total_ms}}
+    server.routes["POST", MESSAGES] = streamed(*documents)
+    ran = cli.run("chat", "--usage", "Hi")
+    assert (ran.code, ran.out, ran.err) == (0, "ok\n", "tokens: 3 input, 5 output\n")

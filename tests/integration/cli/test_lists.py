@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
 
-from shared.cli.user.failure import FAILED, USAGE
+from shared.cli.user.commands import keys as keys_module
+from shared.cli.user.commands import requests as requests_module
+from shared.cli.user.failure import FAILED, INTERRUPTED, NOT_LOGGED_IN, TRY_LATER, UNREACHABLE, USAGE
+from shared.cli.user.pages import LONGEST_WAIT_S, MOST_WAITS
 from tests.integration.cli.conftest import KEY, Cli
-from tests.integration.cli.played import PlayedServer, Seen, as_json
+from tests.integration.cli.played import PlayedServer, Reply, Seen, as_json
 
 KEYS, MODELS, REQUESTS, USAGE_PATH = "/v1/keys", "/v1/infer/models", "/v1/requests", "/v1/usage"
 A_KEY = {
@@ -199,6 +203,119 @@ def test_a_cursor_that_leads_nowhere_ends(cli: Cli, server: PlayedServer) -> Non
     server.routes["GET", REQUESTS] = as_json({"data": [], "next_cursor": "again"})
     assert cli.run("requests", "--json").json == {"data": [], "next_cursor": "again"}
     assert len(server.seen) == 2
+
+
+class FakeTime:
+    """Sleeps that take no time, and may be broken off."""
+
+    def __init__(self) -> None:
+        self.slept_s: list[float] = []
+        self.ends_with: BaseException | None = None
+
+    def sleep(self, delay_s: float) -> None:
+        self.slept_s.append(delay_s)
+        if self.ends_with is not None:
+            raise self.ends_with
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    clock = FakeTime()
+    for module in (requests_module, keys_module):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+def refused(status: int = 429, **headers: str) -> Reply:
+    return as_json({"title": "Rate limited", "status": status, "detail": "too many requests"}, status, **headers)
+
+
+def following(ids: list[str], cursor: str | None) -> Reply:
+    return as_json({"data": [{"id": each} for each in ids], "next_cursor": cursor})
+
+
+LISTS = {REQUESTS: ("requests", "--limit", "10000"), KEYS: ("keys", "list")}
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_long_list_waits_where_the_server_says_so(
+    cli: Cli, server: PlayedServer, clock: FakeTime, path: str
+) -> None:
+    server.routes["GET", path] = [
+        following(["a"], "x"),
+        refused(Retry_After="7"),
+        refused(Retry_After="0"),
+        following(["b"], "y"),
+        refused(503, Retry_After="60"),
+        following(["c"], None),
+    ]
+    ran = cli.run(*LISTS[path], "--json")
+    assert (ran.code, ran.err) == (0, "")
+    assert [each["id"] for each in ran.json["data"]] == ["a", "b", "c"]
+    assert ran.json["next_cursor"] is None
+    assert clock.slept_s == [7, 1, 60]
+
+
+CUT_SHORT = {
+    "a limit that never ends": (refused(Retry_After="9"), TRY_LATER, [9] * MOST_WAITS),
+    "a long wait": (refused(Retry_After=str(LONGEST_WAIT_S + 1)), TRY_LATER, []),
+    "a refusal that names no time": (refused(), TRY_LATER, []),
+    "a key that was revoked": (refused(401), NOT_LOGGED_IN, []),
+    "a fault": (refused(500), FAILED, []),
+    "a connection that breaks": (Reply(raw=b""), UNREACHABLE, []),
+}
+
+
+@pytest.mark.parametrize("path", LISTS)
+@pytest.mark.parametrize("name", CUT_SHORT)
+def test_what_has_come_of_a_list_is_shown_whatever_ends_it(
+    cli: Cli, server: PlayedServer, clock: FakeTime, path: str, name: str
+) -> None:
+    reply, code, slept_s = CUT_SHORT[name]
+    for as_document in (False, True):
+        clock.slept_s.clear()
+        server.routes["GET", path] = [following(["first"], "x y"), following(["second"], "the rest"), reply]
+        ran = cli.run(*LISTS[path], *(["--json"] if as_document else []))
+        assert ran.code == code
+        assert "Error: " in ran.err
+        assert clock.slept_s == slept_s
+        if as_document:
+            assert ran.json == {"data": [{"id": "first"}, {"id": "second"}], "next_cursor": "the rest"}
+        else:
+            assert "first" in ran.out
+            assert "second" in ran.out
+            assert "There are more" in ran.err
+    if path == REQUESTS:
+        server.routes["GET", path] = [following(["first"], "the rest"), reply]
+        assert "--cursor 'the rest'\n" in cli.run(*LISTS[path]).err
+
+
+def test_an_interrupted_wait_shows_what_has_come(cli: Cli, server: PlayedServer, clock: FakeTime) -> None:
+    clock.ends_with = KeyboardInterrupt()
+    server.routes["GET", REQUESTS] = [following(["first"], "x"), refused(Retry_After="9")]
+    ran = cli.run(*LISTS[REQUESTS])
+    assert ran.code == INTERRUPTED
+    assert "first" in ran.out
+    assert "--cursor x" in ran.err
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_list_that_can_not_begin_waits_for_nothing(
+    cli: Cli, server: PlayedServer, clock: FakeTime, path: str
+) -> None:
+    server.routes["GET", path] = refused(Retry_After="7")
+    ran = cli.run(*LISTS[path])
+    assert (ran.code, ran.out, clock.slept_s) == (TRY_LATER, "", [])
+    assert "try again in 7 s" in ran.err
+
+
+@pytest.mark.parametrize("cursor", ["a\nError: fake", "a\u2028b", "$(reboot)", "; reboot", "a' b\x1b[2J", "-x\r\n"])
+def test_a_cursor_is_one_word_of_one_line(cli: Cli, server: PlayedServer, cursor: str) -> None:
+    server.routes["GET", REQUESTS] = following(["a"], cursor)
+    told = cli.run("requests", "--limit", "1").err
+    assert len(told.splitlines()) == 1
+    assert "\x1b" not in told
+    assert shlex.split(told)[:-1] == ["There", "are", "more:", "--cursor"]
 
 
 @pytest.mark.parametrize(

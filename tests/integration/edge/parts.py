@@ -191,7 +191,7 @@ async def running_edge(
         proxy = Proxy(identity.authenticator, Router(cluster), client, SIGNING_KEY, section, time.time)
         readiness = EdgeReadiness(redis, identity.invalidations, cluster)
         app = build_edge_app(proxy, identity)
-        observing = observing_edge(app, identity, proxy, cluster, readiness.durability)
+        observing = observing_edge(app, identity, proxy, cluster, client, readiness.durability)
         collectors = await held.enter_async_context(observing)
         sites = [
             Site(app, render_openai, "127.0.0.1", port),

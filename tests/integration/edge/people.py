@@ -42,6 +42,18 @@ async def make_user(edge: Edge, *places: tuple[str, str], status: str = "active"
     return user
 
 
+async def written_under(edge: Edge, pattern: str) -> list[str]:
+    """Names and values of all hashes, strings and sets in Redis that match."""
+    readers: dict[Any, Any] = {
+        "hash": edge.redis.hgetall,
+        "string": edge.redis.get,
+        "set": edge.redis.smembers,
+    }
+    return [
+        f"{name!r} {await readers[await edge.redis.type(name)](name)!r}" for name in await edge.redis.keys(pattern)
+    ]
+
+
 @dataclass(frozen=True)
 class Answer:
     """What came back."""

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections import Counter
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
-from edge.auth.credentials import mint_credential
+from edge.api.device import GRANT
+from edge.auth.authenticate import STRANGERS_AT_ONCE
+from edge.auth.credentials import mint_credential, parse_credential
+from edge.auth.key_record import KeyRecord
+from edge.auth.store import StoreUnavailable
+from edge.identity import LOOKUP_CONNECTIONS
 from tests.integration.edge.parts import (
     MESSAGES,
     MODELS,
@@ -22,6 +30,7 @@ from tests.integration.edge.parts import (
     running_redis,
     until,
 )
+from tests.integration.edge.people import KEYS, SESSION, Page, make_user
 from tests.redis_server import free_port, url_of
 
 
@@ -112,31 +121,129 @@ async def test_a_missing_scope_is_named(client: aiohttp.ClientSession, edge: Edg
     assert response.headers["x-should-retry"] == "false"
 
 
-async def test_who_shows_much_that_nobody_has_is_heard_about_known_keys_alone(
-    node: FakeNode, edge_redis_url: str
-) -> None:
+@contextlib.asynccontextmanager
+async def strange(redis_url: str, node: FakeNode, most: int = 3) -> AsyncIterator[tuple[Edge, aiohttp.ClientSession]]:
+    """An edge that hears no more than `most` strangers of an address, and a client at one where there may be more."""
     nodes = {node.id: f"http://127.0.0.1:{node.port}"}
     async with (
-        running_edge(edge_redis_url, nodes, unknown_credentials_per_address=3, trusted_proxies=1) as edge,
+        running_edge(redis_url, nodes, unknown_credentials_per_address=most, trusted_proxies=1) as edge,
         aiohttp.ClientSession(edge.url, headers={"X-Forwarded-For": "8.8.8.8"}) as client,
     ):
+        yield edge, client
+
+
+async def test_who_shows_much_that_nobody_has_is_heard_about_keys_that_were_seen_before(
+    node: FakeNode, edge_redis_url: str
+) -> None:
+    async with strange(edge_redis_url, node) as (edge, client):
         _, known = await make_key(edge.store)
         _, other = await make_key(edge.store)
         for _ in range(8):  # what exists counts for nothing
             assert (await ask(client, ("x-api-key", known.token))).status == 200
             edge.cache.clear()
-        assert (await ask(client, ("x-api-key", known.token))).status == 200
         for _ in range(3):
             await assert_unauthorized(await ask(client, ("x-api-key", mint_credential().token)))
         for key in (mint_credential(), other):
             response = await ask(client, ("x-api-key", key.token))
             await assert_refused(response, 429, "rate_limit_error", "rate_limited")
             assert 1 <= int(response.headers["Retry-After"]) <= 60
+        edge.cache.clear()
         assert (await ask(client, ("x-api-key", known.token))).status == 200
         elsewhere = ("X-Forwarded-For", "10.0.0.7")
         for _ in range(5):  # where many may stand behind one address
             await assert_unauthorized(await ask(client, elsewhere, ("x-api-key", mint_credential().token)))
         assert (await ask(client, elsewhere, ("x-api-key", other.token))).status == 200
+        assert (await ask(client, ("x-api-key", other.token))).status == 200
+
+
+async def test_strangers_at_once_pass_the_limit_no_more_than_one_by_one(node: FakeNode, edge_redis_url: str) -> None:
+    async with strange(edge_redis_url, node) as (edge, client):
+        reads = edge.cache.reads
+        keys = [mint_credential().token for _ in range(20)]
+        statuses = [each.status for each in await asyncio.gather(*(ask(client, ("x-api-key", key)) for key in keys))]
+        assert sorted(statuses) == [401] * 3 + [429] * 17
+        assert edge.cache.reads - reads == 3
+
+
+async def test_one_key_that_nobody_has_counts_as_often_as_it_is_looked_up(
+    node: FakeNode, edge_redis_url: str
+) -> None:
+    async with strange(edge_redis_url, node, 50) as (edge, client):
+        reads, dead = edge.cache.reads, mint_credential().token
+        for _ in range(3):
+            answers = await asyncio.gather(*(ask(client, ("x-api-key", dead)) for _ in range(30)))
+            assert {each.status for each in answers} == {401}
+        looked_up = edge.cache.reads - reads
+        assert looked_up < 50
+        left = [(await ask(client, ("x-api-key", mint_credential().token))).status for _ in range(51 - looked_up)]
+        assert left == [401] * (50 - looked_up) + [429]
+
+
+async def test_a_store_that_does_not_answer_makes_nobody_a_stranger(
+    node: FakeNode, edge_redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with strange(edge_redis_url, node) as (edge, client):
+
+        async def fail(_: str) -> None:
+            raise StoreUnavailable("down")
+
+        with monkeypatch.context() as away:
+            away.setattr(edge.cache, "_load", fail)
+            for _ in range(5):
+                assert (await ask(client, ("x-api-key", mint_credential().token))).status == 503
+        edge.cache._ask_again_s = None
+        await assert_unauthorized(await ask(client, ("x-api-key", mint_credential().token)))
+
+
+async def test_a_crowd_of_strangers_leaves_connections_for_who_was_seen_before(
+    client: aiohttp.ClientSession, edge: Edge, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await ask(client, ("x-api-key", key))).status == 200
+    edge.cache.clear()
+    load, known = edge.cache._load, parse_credential(key).digest
+    running, goes_on, at_once = asyncio.Semaphore(0), asyncio.Event(), Counter[str]()
+
+    async def wait(digest: str) -> KeyRecord | None:
+        if digest == known:
+            return await load(digest)
+        at_once["now"] += 1
+        at_once["most"] = max(at_once.values())
+        running.release()
+        await goes_on.wait()
+        at_once["now"] -= 1
+        return None
+
+    monkeypatch.setattr(edge.cache, "_load", wait)
+    async with asyncio.TaskGroup() as group:
+        crowd = [
+            group.create_task(ask(client, ("x-api-key", mint_credential().token)))
+            for _ in range(3 * STRANGERS_AT_ONCE)
+        ]
+        for _ in range(STRANGERS_AT_ONCE):
+            await running.acquire()
+        assert (await ask(client, ("x-api-key", key))).status == 200
+        goes_on.set()
+    assert {each.result().status for each in crowd} == {401}
+    assert at_once["most"] == STRANGERS_AT_ONCE < LOOKUP_CONNECTIONS
+
+
+async def test_whoever_gets_a_key_or_a_session_among_strangers_is_none(node: FakeNode, edge_redis_url: str) -> None:
+    async with strange(edge_redis_url, node) as (edge, client):
+        user = await make_user(edge, ("acme", "owner"))
+        page = Page(client)
+        for _ in range(3):
+            await assert_unauthorized(await ask(client, ("x-api-key", mint_credential().token)))
+        await page.log_in(user)
+        assert (await page.get(SESSION)).status == 200
+        made = await page.post(KEYS, {"name": "n", "project": "main"})
+        assert (await ask(client, ("x-api-key", made.body["key"]))).status == 200
+        codes = (await page.post("/v1/auth/device/code", {})).body
+        decision = {"user_code": codes["user_code"], "decision": "approve"}
+        assert (await page.post("/v1/auth/device/decision", decision)).status == 204
+        poll = {"grant_type": GRANT, "device_code": codes["device_code"]}
+        token = (await page.post("/v1/auth/device/token", poll)).body["access_token"]
+        assert (await ask(client, ("x-api-key", token))).status == 200
+        assert (await ask(client, ("x-api-key", mint_credential().token))).status == 429
 
 
 async def test_a_revocation_is_seen_within_a_second(client: aiohttp.ClientSession, edge: Edge) -> None:

@@ -16,7 +16,17 @@ from edge.auth.key_record import KeyRecord
 from edge.auth.scopes import ROLES
 from shared.ids import new_record_id
 from tests.integration.edge.parts import MESSAGES, Edge, FakeNode, running_edge, until
-from tests.integration.edge.people import CHANGE, KEYS, LOGOUT, PASSWORD, SESSION, Answer, Page, make_user
+from tests.integration.edge.people import (
+    CHANGE,
+    KEYS,
+    LOGOUT,
+    PASSWORD,
+    SESSION,
+    Answer,
+    Page,
+    make_user,
+    written_under,
+)
 
 CODE, TOKEN, SHOW, DECIDE = (f"/v1/auth/device{end}" for end in ("/code", "/token", "", "/decision"))
 GRANT = "urn:ietf:params:oauth:grant-type:device_code"
@@ -111,12 +121,11 @@ async def test_neither_code_nor_token_is_in_redis(program: Program, edge: Edge, 
     del owner
     await program.begin()
     await decide(page, program)
-    held = [f"{name!r} {await edge.redis.hgetall(name)!r}" for name in await edge.redis.keys("b3os:device:*")]
+    held = await written_under(edge, "b3os:device:*")
     token = (await program.ask()).body["access_token"]
-    named = [name for name in await edge.redis.keys("b3os:key:*") if not str(name).endswith(":children")]
-    keys = [f"{name!r} {await edge.redis.hgetall(name)!r}" for name in named]
+    held += await written_under(edge, "b3os:device:*") + await written_under(edge, "b3os:key:*")
     assert held
-    assert not [text for text in held + keys if program.codes["device_code"] in text or token in text]
+    assert not [text for text in held if program.codes["device_code"] in text or token in text]
 
 
 async def test_a_token_ends_with_the_person(program: Program, edge: Edge, page: Page) -> None:

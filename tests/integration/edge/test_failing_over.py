@@ -73,6 +73,9 @@ async def test_a_node_that_breaks_off_before_its_answer_is_replaced_with_the_sam
     assert len(taken) == sum(len(node.tokens) for node in nodes[1:]) == 8
     assert nodes[0].tokens
     assert {token.request_id for token in nodes[0].tokens} <= taken
+    assert not [request for request in nodes[0].requests if "x-b3os-repeated" in request.headers]
+    repeated = [request for node in nodes[1:] for request in node.requests if "x-b3os-repeated" in request.headers]
+    assert len(repeated) == len(nodes[0].requests)
 
 
 async def test_another_node_gets_a_new_token() -> None:

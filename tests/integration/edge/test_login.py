@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from pathlib import Path
 
 import aiohttp
@@ -15,7 +16,18 @@ from edge.auth.session_cookie import NAME
 from edge.auth.sessions import MAX_SESSIONS, Place, digest_of
 from shared.errors import NODE_UNAVAILABLE, ApiError
 from tests.integration.edge.parts import Edge, FakeNode, running_edge, running_redis
-from tests.integration.edge.people import CHANGE, KEYS, LOGIN, LOGOUT, PASSWORD, SESSION, SWITCH, Page, make_user
+from tests.integration.edge.people import (
+    CHANGE,
+    KEYS,
+    LOGIN,
+    LOGOUT,
+    PASSWORD,
+    SESSION,
+    SWITCH,
+    Page,
+    make_user,
+    written_under,
+)
 from tests.redis_server import free_port, url_of
 
 WRONG = "the address or the password is wrong"
@@ -41,8 +53,9 @@ async def test_a_login_tells_who_is_there_and_sets_a_host_cookie(edge: Edge, pag
 
 async def test_the_value_is_nowhere_in_redis(edge: Edge, owner: User, page: Page) -> None:
     del owner
-    for name in await edge.redis.keys("b3os:session:*"):
-        assert page.cookie not in f"{name!r} {await edge.redis.hgetall(name)!r}"
+    held = await written_under(edge, "b3os:session:*")
+    assert held
+    assert not [text for text in held if page.cookie in text]
 
 
 async def test_unknown_wrong_and_disabled_share_one_text_and_one_cost(
@@ -230,6 +243,28 @@ async def test_failures_are_limited_for_an_address_whatever_it_claims(edge_redis
             *(page.post(LOGIN, body, X_Forwarded_For=f"192.0.2.{at}") for at, body in enumerate(bodies))
         )
         assert sorted(answer.status for answer in answers) == [401] * 4 + [429] * 4
+
+
+async def test_others_who_fail_keep_nobody_from_changing_his_password(edge_redis_url: str) -> None:
+    settings = {"login_failures_per_account": 3, "login_failures_per_address": 5}
+    now_s = [time.time()]
+    async with (
+        running_edge(edge_redis_url, {}, lambda: now_s[0], **settings) as edge,
+        aiohttp.ClientSession(edge.url) as client,
+    ):
+        user, page, thief = await make_user(edge, ("acme", "owner")), Page(client), Page(client)
+        await thief.log_in(user)  # his cookie is another's now
+        now_s[0] += 60
+        await page.log_in(user)
+        wrong = {"email": user.email, "password": "wrong"}
+        assert [(await Page(client).post(LOGIN, wrong)).status for _ in range(4)] == [401, 401, 401, 429]
+        others = [{"email": f"{at}@example.com", "password": "wrong"} for at in range(3)]
+        assert [(await Page(client).post(LOGIN, body)).status for body in others] == [401, 401, 429]
+        new = "a new and longer one"
+        guess = {"current_password": "wrong", "new_password": new}
+        guesses = [(await thief.post(CHANGE, guess)).status for _ in range(4)]
+        assert guesses == [401, 401, 401, 429]
+        page.take(await page.post(CHANGE, {"current_password": PASSWORD, "new_password": new}))
 
 
 async def test_a_disabled_user_s_right_password_counts_like_a_wrong_one(edge_redis_url: str) -> None:

@@ -34,7 +34,7 @@ from node.limits.limiter import (
 SLOT_MS = 5000
 LIVE = 13
 LEASE_MS = 30_000
-FREE_DONE_MS = 86_400_000
+FREE_DONE_MS = 600_000
 
 
 class Meter:
@@ -91,6 +91,7 @@ class Kept:
     slot: int | None
     slot_tokens: int
     images: int
+    is_counted: bool = True
     progress: Progress = field(default_factory=Progress)
 
 
@@ -189,7 +190,7 @@ class Model:
         """Prolong, and write again what was lost."""
         if request in self.done:
             return AlreadySettled()
-        self.kept.setdefault(request, Kept(0, 0, None, 0, 0)).progress = progress
+        self.kept.setdefault(request, Kept(0, 0, None, 0, 0, is_counted=False)).progress = progress
         self.leases[request] = self.clock() + LEASE_MS
         return Renewed()
 
@@ -230,6 +231,15 @@ class Model:
         self._book(at_ms, progress, 1)
         self.done[request] = progress
         return Settled()
+
+    def release(self, request: str, at_ms: int) -> None:
+        """As if it had never been let in."""
+        self.leases.pop(request, None)
+        kept = self.kept.pop(request)
+        self._hold(at_ms, -kept.held)
+        self.requests.refund(at_ms // SLOT_MS, int(kept.is_counted))
+        if kept.slot is not None:
+            self.tokens.refund(kept.slot, kept.slot_tokens)
 
     def lose(self, request: str) -> None:
         """The store loses a reservation; what it held stays held."""

@@ -17,6 +17,7 @@ from node.limits.facts import decode_settlement, encode_settlement
 from node.limits.limiter import (
     Adjusted,
     Admission,
+    CapReached,
     Charged,
     ConcurrencyLimited,
     Hold,
@@ -26,6 +27,7 @@ from node.limits.limiter import (
     RateLimited,
     Renewal,
     Settled,
+    SpendCap,
     Subject,
 )
 from node.limits.redis_limiter import RedisLimiter
@@ -33,6 +35,7 @@ from node.limits.settlement import Desk, Reservation
 from node.limits.spool import Spool
 from node.limits.waits import Waits
 from shared.errors import EGRESS_DENIED, INTERNAL, ApiError
+from shared.ids import new_request_id
 from shared.request_log import RequestRecord
 from shared.timing import Phases
 from tests.integration.limits.parts import World, hold_of
@@ -58,7 +61,12 @@ async def desk(world: World, tmp_path: Path) -> AsyncIterator[Desk]:
 
 async def opened(desk: Desk, subject: Subject, phases: Phases | None = None) -> Reservation:
     """What must have been admitted."""
-    reservation = await desk.open(subject, Needs(500, 5000), phases)
+    return await opened_for(desk, subject, Needs(500, 5000), phases)
+
+
+async def opened_for(desk: Desk, subject: Subject, needs: Needs, phases: Phases | None = None) -> Reservation:
+    """The same for these."""
+    reservation = await desk.open(subject, needs, phases)
     assert isinstance(reservation, Reservation), reservation
     return reservation
 
@@ -253,6 +261,47 @@ async def test_waiting_exactly_as_told_by_a_refusal_of_the_node_s_own_is_enough(
     world.clock.wait(told.retry_after_s)
     async with await opened(desk, world.subject(limits)):
         pass
+
+
+async def test_whoever_is_out_of_tokens_or_money_is_refused_without_asking_redis_for_a_second(
+    world: World, tmp_path: Path
+) -> None:
+    limiter = CountingLimiter(world.limiter().store, clock_ms=world.clock)
+    books = Books(limiter, Spool(tmp_path / "spool"), until_back=limiter.store.breaker.wait_until_closed)
+    desk = Desk(limiter, books, waits=Waits(lambda: world.clock.now_ms / 1000))
+    least, cap = Needs(2, 18), SpendCap(5000, "day")
+    limits = Limits(tokens_per_minute=500)
+    by_tokens, by_cap = world.subject(limits), world.subject(cap=cap, key="key_2")
+    async with await opened(desk, by_tokens), await opened(desk, by_cap):
+        for subject, refusal in ((by_tokens, RateLimited), (by_cap, CapReached)):
+            limiter.asked = 0
+            for _ in range(3):
+                other = replace(subject, request_id=new_request_id(world.clock.now_ms))
+                assert isinstance(await desk.open(other, least), refusal)
+            assert limiter.asked == 1
+            async with await opened_for(desk, replace(subject, request_id=new_request_id(1)), Needs()):
+                assert limiter.asked == 2  # a count of tokens
+    for subject in (by_tokens, by_cap):
+        other = replace(subject, request_id=new_request_id(world.clock.now_ms))
+        assert not isinstance(await desk.open(other, least), Reservation)  # what came back is not known yet
+    world.clock.wait(1)
+    for subject in (by_tokens, by_cap):
+        async with await opened_for(desk, replace(subject, request_id=new_request_id(world.clock.now_ms)), least):
+            pass
+
+
+async def test_a_request_that_another_node_may_have_let_in_is_asked_about(world: World, tmp_path: Path) -> None:
+    limits = Limits(requests_per_minute=1)
+    taken = world.subject(limits)
+    hold_of(await world.limiter().admit(taken, Needs(2, 18)))
+    desk = desk_of(world, tmp_path / "spool")
+    assert isinstance(await desk.open(world.subject(limits), Needs(2, 18)), RateLimited)
+    assert isinstance(await desk.open(taken, Needs(2, 18)), RateLimited)  # as the node knows it
+    again = await desk.open(taken, Needs(2, 18), is_repeated=True)
+    assert isinstance(again, Reservation)
+    async with again:
+        pass
+    assert await world.running() == 0
 
 
 async def test_a_client_that_leaves_in_the_middle_pays_to_the_last_token_generated(world: World, desk: Desk) -> None:

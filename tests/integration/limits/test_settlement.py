@@ -244,7 +244,7 @@ async def test_free_work_without_end_fills_nothing(world: World) -> None:
         names_left = [name async for name in world.redis.scan_iter(f"b3os:{{{world.org}}}:*", count=1000)]
         done = {name for name in names_left if ":done:" in name}
         for name in done:
-            assert 0 < await world.redis.pttl(name) <= FREE_DONE_MS == 86_400_000
+            assert 0 < await world.redis.pttl(name) <= FREE_DONE_MS == 600_000
         return len(names_left) - len(done)
 
     few = await work(MOST_FREE)
@@ -252,6 +252,47 @@ async def test_free_work_without_end_fills_nothing(world: World) -> None:
     assert await world.redis.hlen(refused_key(world.org)) == MOST_FREE
     assert await world.redis.zcard(refused_ids_key(world.org)) == MOST_FREE
     assert [row.requests for row in await usage(world)] == [MOST_FREE + 50]
+
+
+async def sums_of_keys(world: World) -> set[str]:
+    """The names under which Redis has what keys have spent."""
+    return {name async for name in world.redis.scan_iter(f"b3os:{{{world.org}}}:spend:*", count=1000)}
+
+
+async def test_a_key_that_paid_for_nothing_leaves_no_sums_and_one_that_did_keeps_its_own(world: World) -> None:
+    async def admit(key: str, cost_nano_usd: int = 5000) -> Hold:
+        return hold_of(await world.limiter().admit(world.subject(key=key), Needs(500, cost_nano_usd)))
+
+    await world.limiter().settle(bill(await admit("key_paid")))
+    paid = await sums_of_keys(world)
+    assert {name.split(":", 3)[3] for name in paid} == {
+        f"key_paid:{period}" for period in ("2026-11-30", "2026-11", "total")
+    }
+    for key in ("key_paid", "key_left", "key_left_again"):
+        await world.limiter().settle(bill(await admit(key), NOTHING))
+        assert await sums_of_keys(world) == paid
+    grown = await admit("key_grown", 0)
+    await world.limiter().adjust(grown, Needs(500, 5000))
+    await world.limiter().settle(bill(grown, NOTHING))
+    await admit("key_of_a_dead_node")
+    world.clock.wait(31)
+    await sweep(world)
+    assert await sums_of_keys(world) == paid
+    first, second = await admit("key_twice"), await admit("key_twice")
+    await world.limiter().settle(bill(first, NOTHING))
+    assert await world.spent("total", "key_twice") == (0, 5000)  # the other one runs
+    await world.limiter().settle(bill(second, NOTHING))
+    assert await sums_of_keys(world) == paid
+
+
+async def test_what_was_booked_and_reversed_leaves_no_sums(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(), Needs(500, 5000)))
+    await world.limiter().renew(hold, EVERYTHING)
+    world.clock.wait(31)
+    await sweep(world)
+    assert len(await sums_of_keys(world)) == 3
+    assert await world.limiter().settle(bill(hold, NOTHING)) == Amended()
+    assert await sums_of_keys(world) == set()
 
 
 async def test_what_a_sweeper_had_for_free_is_paid_for_by_an_owner_who_was_alive(world: World) -> None:

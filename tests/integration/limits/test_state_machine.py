@@ -52,6 +52,7 @@ class Machine(RuleBasedStateMachine):
         self.model = Model(self.world.clock, LIMITS, CAP, PRICE.cost_nano_usd)
         self.holds: dict[str, Hold] = {}
         self.admitted_at_ms: list[int] = []
+        self.has_lost = False
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """On the machine's own loop."""
@@ -177,11 +178,23 @@ class Machine(RuleBasedStateMachine):
             self.model.sweep(request, self.holds[request].admitted_ms)
         assert self.run(sweeper._sweep_some([self.world.org])) == len(set(self.model.done) - before)
 
+    @precondition(lambda self: self.model.kept)
+    @rule(pick=picks)
+    def release(self, pick: int) -> None:
+        """It goes back, and is never heard of again."""
+        request = list(self.model.kept)[pick % len(self.model.kept)]
+        hold = self.holds.pop(request)
+        self.model.release(request, hold.admitted_ms)
+        if hold.admitted_ms in self.admitted_at_ms:
+            self.admitted_at_ms.remove(hold.admitted_ms)
+        self.run(self.world.limiter().release(hold))
+
     @precondition(lambda self: self.holds)
     @rule(pick=picks)
     def lose(self, pick: int) -> None:
         request = self.pick(pick)
         self.model.lose(request)
+        self.has_lost = True
         key = names.reservation_key(self.world.org, request)
         self.run(self.delete(key))
 
@@ -212,6 +225,8 @@ class Machine(RuleBasedStateMachine):
         for period, spend in zip(periods_known, answers[4:-3], strict=True):
             booked = {"held": model.held[period], "settled": model.settled[period]}
             assert {name: int(spend.get(name, 0)) for name in booked} == booked, period
+            if not model.kept and not self.has_lost:
+                assert set(spend.values()) != {"0"}, "a sum of nothing stays"
         for month, entries in zip(("2026-11", "2026-12", "2027-01"), answers[-3:], strict=True):
             assert Counter(int(fields["cost_nano_usd"]) for _, fields in entries) == Counter(model.ledger[month])
             assert sum(model.ledger[month]) == model.settled[month]

@@ -56,3 +56,33 @@ async def test_what_our_own_loop_was_late_for_is_no_outage(redis_url: str, monke
     await late.aclose()
     await calm.aclose()
     await redis.aclose()
+
+
+async def test_a_loop_that_is_late_again_and_again_is_an_excuse_for_those_who_asked_before_it_was_noticed(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("node.limits.store.ANSWER_S", 0.05)
+    monkeypatch.setattr("node.limits.heartbeat.Heartbeat.was_late", lambda self: True)
+
+    async def have_no_answer(redis: Redis) -> bool:
+        return await asyncio.Future()
+
+    async def have_one(redis: Redis) -> bool:
+        await redis.ping()
+        return True
+
+    redis = connect_redis(redis_url)
+    store = Store(redis)
+    together = asyncio.gather(*(store.ask(have_no_answer) for _ in range(3)))
+    assert await together == [None] * 3
+    assert not store.breaker.is_open
+    with monkeypatch.context() as patient:
+        patient.setattr("node.limits.store.ANSWER_S", 30)
+        assert await store.ask(have_one)  # it is not Redis, then
+    found = []
+    for _ in range(2):
+        assert await store.ask(have_no_answer) is None
+        found.append(store.breaker.is_open)
+    assert found == [False, True]
+    await store.aclose()
+    await redis.aclose()

@@ -18,9 +18,15 @@ from redis.asyncio import Redis
 
 from node.engine.port import Prompt
 from node.engine.scripted import ScriptedEngine, ScriptedPrompt
+from node.limits.limiter import Admitted, Needs
 from node.limits.names import leases_key, ledger_key
+from node.limits.prices import Price
+from node.limits.redis_limiter import RedisLimiter
+from node.limits.rules import build_subject
+from node.limits.store import Store
 from node.wire.parse import parse_request
 from node.wire.request import MessagesRequest
+from shared.hop import REPEATED
 from shared.ids import new_request_id
 from shared.node_token import Caller, mint
 from shared.org_keys import spend_key
@@ -59,12 +65,14 @@ class Client:
         raw = self.body([["text", "a "], ["text", "b"]] if script is None else script, **fields)
         return await self.send(raw, path)
 
-    async def send(self, raw: bytes, path: str = PATH) -> tuple[str, aiohttp.ClientResponse]:
-        """The same for any body."""
-        request_id = new_request_id()
+    async def send(
+        self, raw: bytes, path: str = PATH, *, request_id: str | None = None, **more: str
+    ) -> tuple[str, aiohttp.ClientResponse]:
+        """The same for any body. `request_id` makes it another attempt at that request, `more` are headers."""
+        request_id = request_id or new_request_id()
         now_s = int(time.time())
         token = mint(KEY, self.who, audience=["n1"], request_id=request_id, method="POST", path=path, now_s=now_s)
-        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"} | more
         return request_id, await self.node.session.post(self.node.url + path, data=raw, headers=headers)
 
     async def record(self, request_id: str, *, is_running: bool = False) -> RequestRecord:
@@ -281,6 +289,55 @@ async def test_nobody_over_a_limit_has_his_body_read(connect: Connect, path: str
     _, answer = await client.send(b"this is no JSON", path)
     assert answer.status == 429
     running.close()
+
+
+@pytest.mark.parametrize("used_up", ["tokens", "cap"])
+async def test_nobody_out_of_tokens_or_money_has_his_body_read(connect: Connect, used_up: str) -> None:
+    """The one that runs leaves a token less than any request needs, or as little money."""
+    script: list[Any] = [["text", "a"], ["pause", 60]]
+    prompt: int = (await (await (await connect()).ask(script, COUNT))[1].json())["input_tokens"]
+    if used_up == "tokens":
+        client = await connect(tokens_per_minute=prompt + 100 + 1)
+    else:
+        client = await connect({"nano_usd": prompt * 3 + 100 * 10 + 12, "period": "month"})
+    _, running = await client.ask(script, stream=True)
+    assert running.status == 200
+    for _ in range(2):  # told by Redis, and by the node's memory
+        request_id, answer = await client.send(b"this is no JSON")
+        if used_up == "tokens":
+            assert await refusal(answer) == (429, "rate_limited", None)
+            assert (answer.headers["RateLimit-Limit"], answer.headers["RateLimit-Remaining"]) == (
+                str(prompt + 101),
+                "1",
+            )
+            assert 55 <= int(answer.headers["Retry-After"]) <= 65
+        else:
+            assert await refusal(answer) == (402, "spend_cap_reached", None)
+        assert (await client.record(request_id)).outcome == "refused"
+    assert (await client.ask(script, COUNT))[1].status == 200  # that is free
+    running.close()
+
+
+async def test_what_a_request_is_let_in_with_comes_back_where_its_body_makes_no_sense(connect: Connect) -> None:
+    client = await connect({"nano_usd": 13, "period": "total"}, tokens_per_minute=2)
+    for _ in range(3):
+        assert (await client.send(b"this is no JSON"))[1].status == 400
+        assert await client.is_quiet()
+
+
+async def test_a_request_that_another_node_let_in_is_not_told_to_wait_by_this_one(connect: Connect) -> None:
+    """It was one of the minute's requests there, and whoever comes after it has to wait."""
+    client = await connect(requests_per_minute=1)
+    limiter = RedisLimiter(Store(client.redis))
+    lost = build_subject(client.who, new_request_id(), model=PRICED.served_id, node="n0", price=Price(3, 10))
+    assert isinstance(await limiter.admit(lost, Needs(2, 13)), Admitted)
+    assert (await client.ask())[1].status == 429
+    again = client.body([["text", "a"]])
+    assert (await client.send(again))[1].status == 429
+    _, answer = await client.send(again, request_id=lost.request_id, **{REPEATED: "1"})
+    assert answer.status == 200
+    assert (await client.send(again, **{REPEATED: "1"}))[1].status == 429  # Redis knows nothing of this one
+    assert [entry["node"] for entry in await client.bill()] == ["n1"]
 
 
 async def test_no_body_is_read_for_an_engine_that_is_not_there(

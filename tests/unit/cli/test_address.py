@@ -17,6 +17,8 @@ from shared.cli.user.proxy import Proxy, find_proxy, parse_proxy
         ("https://api.example/", "https://api.example"),
         ("https://api.example/v1/infer", "https://api.example"),
         ("https://api.example/v1/infer/v1/", "https://api.example"),
+        ("https://api.example//v1/infer//", "https://api.example"),
+        ("https://api.example/v1/", "https://api.example/v1"),
         ("HTTPS://API.Example:443", "https://api.example"),
         ("https://api.example:8443/b3os/v1/infer", "https://api.example:8443/b3os"),
         ("http://127.0.0.1:7700", "http://127.0.0.1:7700"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from edge.auth.cache import RETRY_S, RecordCache
+from edge.auth.cache import MET_PER_ENTRY, RETRY_S, RecordCache
 from edge.auth.key_record import KeyRecord
 from edge.auth.store import StoreUnavailable
 
@@ -222,3 +222,58 @@ async def test_what_is_remembered_is_told_while_the_store_is_away(
     with pytest.raises(StoreUnavailable):
         await cache.get("b")
     assert await cache.get("a") == KEY
+
+
+async def test_what_the_store_has_is_not_strange_for_longer_than_it_is_believed(
+    cache: RecordCache[KeyRecord], store: GatedStore, clock: Clock
+) -> None:
+    assert cache.is_strange("d")
+    await cache.get("d")
+    clock.now_s += 3600
+    assert not cache.is_strange("d")
+    cache.clear()
+    cache.invalidate("d")
+    assert not cache.is_strange("d")
+    await cache.get("d")
+    assert store.reads == 2
+
+
+async def test_what_the_store_has_no_longer_is_strange(
+    cache: RecordCache[KeyRecord], store: GatedStore, clock: Clock
+) -> None:
+    await cache.get("d")
+    clock.now_s += 11
+    store.record = None
+    await cache.get("d")
+    assert not cache.is_strange("d")  # for two seconds nobody has to ask
+    clock.now_s += 3
+    assert cache.is_strange("d")
+
+
+async def test_what_is_asked_already_is_not_strange(cache: RecordCache[KeyRecord], store: GatedStore) -> None:
+    store.record = None
+    store.gate.clear()
+    task = await begin(cache)
+    assert not cache.is_strange("d")
+    assert cache.is_strange("e")
+    store.gate.set()
+    assert await task is None
+
+
+async def test_what_is_expected_is_looked_up_anew_and_is_not_strange(
+    cache: RecordCache[KeyRecord], store: GatedStore
+) -> None:
+    store.record = None
+    assert await cache.get("d") is None
+    store.record = KEY
+    cache.expect("d")
+    assert not cache.is_strange("d")
+    assert await cache.get("d") == KEY
+
+
+async def test_of_what_was_there_a_bounded_number_is_remembered(cache: RecordCache[KeyRecord]) -> None:
+    most = 3 * MET_PER_ENTRY
+    for at in range(most + 5):
+        await cache.get(str(at))
+    strange = [at for at in range(most + 5) if cache.is_strange(str(at))]
+    assert strange == [0, 1, 2, 3, 4]

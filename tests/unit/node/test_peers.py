@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import pytest
 
 from node.models import cut_page, merge_cards
 from node.peers import Peers
 from shared.errors import ApiError
-from shared.heartbeat import LIFETIME_MS, ModelCard
+from shared.heartbeat import LIFETIME_MS, Heartbeat, ModelCard
 from shared.node_hosts import PRIVATE, NodeHosts
 from tests.heartbeats import heartbeat
 
@@ -43,26 +45,48 @@ def peers(clock: Clock) -> Peers:
 ALL = frozenset(f"n{number}" for number in range(1, 6))
 
 
-def test_a_ready_node_of_the_token_s_audience_is_found(peers: Peers) -> None:
+async def test_a_ready_node_of_the_token_s_audience_is_found(peers: Peers) -> None:
     for _ in range(10):
-        found = peers.find("b3os/b", ALL)
+        found = await peers.find("b3os/b", ALL)
         assert found is not None
         assert found.id == "n2"
-    starting = peers.find("b3os/b", ALL - {"n2"})
+    starting = await peers.find("b3os/b", ALL - {"n2"})
     assert starting is not None
     assert starting.id == "n3"
-    assert peers.find("b3os/b", {"n1"}) is None
+    assert await peers.find("b3os/b", {"n1"}) is None
 
 
-def test_it_is_never_this_node_nor_one_where_none_may_be(peers: Peers) -> None:
-    assert peers.find("b3os/own", ALL) is None
-    assert peers.find("b3os/evil", ALL) is None
+async def test_it_is_never_this_node_nor_one_where_none_may_be(peers: Peers) -> None:
+    assert await peers.find("b3os/own", ALL) is None
+    assert await peers.find("b3os/evil", ALL) is None
 
 
-def test_what_was_heard_too_long_ago_leads_nowhere_and_is_listed_all_the_same(peers: Peers, clock: Clock) -> None:
+async def test_what_was_heard_too_long_ago_leads_nowhere_and_is_listed_all_the_same(
+    peers: Peers, clock: Clock
+) -> None:
     clock.now_s += LIFETIME_MS / 1000 + 0.1
-    assert peers.find("b3os/b", ALL) is None
+    assert await peers.find("b3os/b", ALL) is None
     assert {card.id for _, card in peers.cards()} == {"b3os/b"}
+
+
+async def test_who_was_heard_too_long_ago_is_asked_for_if_a_token_is_for_him(clock: Clock) -> None:
+    asked: list[Collection[str]] = []
+
+    async def ask(ids: Collection[str]) -> list[Heartbeat]:
+        asked.append(sorted(ids))
+        return [heartbeat("n2", model="b3os/b"), heartbeat("n3", model="b3os/b", url="http://203.0.113.1")]
+
+    peers = Peers("n1", NodeHosts(PRIVATE), clock, ask)
+    assert await peers.find("b3os/b", {"n1"}) is None
+    assert asked == []
+    found = await peers.find("b3os/b", {"n1", "n2", "n3"})
+    assert found is not None
+    assert found.id == "n2"
+    assert asked == [["n2", "n3"]]
+    assert await peers.find("b3os/b", {"n1", "n3"}) is None
+    peers.hear([heartbeat("n2", model="b3os/b")])
+    assert await peers.find("b3os/b", {"n1", "n2"}) is not None
+    assert len(asked) == 2
 
 
 def card(model: str, created_s: int = 1, name: str = "") -> ModelCard:

@@ -205,11 +205,29 @@ def test_the_loop_s_own_words_hold_no_exception_of_a_task() -> None:
     assert PROMPT not in json.dumps(line)
 
 
-@pytest.mark.parametrize("before", [0, 480, 995, 1990, 12_000])
-def test_no_secret_is_told_whole_or_in_part(before: int) -> None:
+@pytest.mark.parametrize("before", [0, 480, 995, 1990, 12_000, *range(400, 560, 9), *range(850, 1050, 9)])
+@pytest.mark.parametrize("after", [None, 100_000], ids=["the middle is short", "and is cut out"])
+def test_no_secret_is_told_whole_or_in_part(before: int, after: int | None) -> None:
     key, value, token = mint_credential().token, "A1_-" * 10 + "xyz", "eyJhbGciOiJFZERTQSJ9.eyJpc3MiOiJ4In0.c2lnbmF0"
-    text = "x" * before + f" {key} __Host-b3os_session={value}; {token} " + "x" * before
+    secrets = f" {key} __Host-b3os_session={value}; {token} -{token} "
+    text = "x" * before + secrets + "x" * (before if after is None else after) + secrets + "x" * before
     whole = json.dumps(line_of(text, raised_by(fail(OSError(text))), facts={"flat": text, "deep": [text]}))
     for secret in (key[8:], value, token):
         parts = [secret[at : at + 8] for at in range(len(secret) - 8)]
         assert not [part for part in parts if part in whole]
+
+
+def test_no_part_of_a_secret_is_told_where_many_others_are_masked_behind_it() -> None:
+    """What is masked gets shorter, and what stands before it would move into sight."""
+    first, others = "A1b2C3d4" * 150, "eyJ" + "x" * 1400 + ".y.z "
+    text = "x" * 100_000 + f" eyJ{first}" + ".y.z " + others * 3
+    for at in range(0, 600, 7):
+        assert "A1b2C3d4" not in json.dumps(line_of(text + "z" * at, facts={"fact": text + "z" * at}))
+
+
+def test_what_is_kept_of_a_long_text_is_as_long_as_ever() -> None:
+    for size in (LONGEST_FACT, LONGEST_FACT + 1, LONGEST_FACT + 7999, LONGEST_FACT + 8001, MEGABYTE):
+        text = line_of(facts={"fact": "a" + "x" * (size - 2) + "z"})["fact"]
+        assert (text[0], text[-1]) == ("a", "z")
+        assert text.count("x") == min(size, LONGEST_FACT) - 2
+        assert size == LONGEST_FACT or f" {size - LONGEST_FACT} characters " in text

@@ -7,24 +7,25 @@ server says.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
-from shared.cli.user.api import Api, segment
+from shared.cli.user.api import segment
 from shared.cli.user.command import Session, UserCommand, is_token
-from shared.cli.user.console import note, say, say_json, write
+from shared.cli.user.console import note, note_facts, say, say_json, write
 from shared.cli.user.document import Document, dig, number_at, objects_at, plain, text_at
 from shared.cli.user.failure import Failure
 from shared.cli.user.money import parse_cap, render_usd
-from shared.cli.user.table import render_facts, render_table
+from shared.cli.user.pages import fetch_list
+from shared.cli.user.table import render_table
 from shared.cli.user.when import parse_expiry
 
 _KEYS = "/v1/keys"
 _MOST_OF_A_PAGE = 200
-_MOST_PAGES = 1000
 _HEAD = ("ID", "SECRET", "STATUS", "PROJECT", "SCOPES", "CAP", "EXPIRES", "NAME")
 
 
@@ -55,25 +56,17 @@ def keys() -> None:
 @click.pass_obj
 def list_(session: Session) -> None:
     """List keys; of each secret, the first four characters."""
-    answer = fetch_all(session.api())
+    listed = fetch_list(
+        session.api(), _KEYS, {}, limit=None, page_size=_MOST_OF_A_PAGE, cursor=None, sleep=time.sleep
+    )
     if session.as_json:
-        say_json(answer)
-        return
-    say(render_table(_HEAD, [_row(key) for key in objects_at(answer, "data")]))
-    if text_at(answer, "next_cursor"):
-        note("There are more than this command lists.")
-
-
-def fetch_all(api: Api) -> Document:
-    """Every key as one page, of as many of the server's as that takes."""
-    page = api.get(_KEYS, {"limit": _MOST_OF_A_PAGE})
-    found = objects_at(page, "data")
-    seen: set[str] = set()
-    while (cursor := text_at(page, "next_cursor")) and cursor not in seen and len(seen) < _MOST_PAGES:
-        seen.add(cursor)
-        page = api.get(_KEYS, {"limit": _MOST_OF_A_PAGE, "cursor": cursor})
-        found += objects_at(page, "data")
-    return {**page, "data": found} if seen else page
+        say_json(listed.page)
+    else:
+        say(render_table(_HEAD, [_row(key) for key in objects_at(listed.page, "data")]))
+        if text_at(listed.page, "next_cursor"):
+            note("There are more than this command lists.")
+    if listed.failure is not None:
+        raise listed.failure
 
 
 @keys.command(cls=UserCommand)
@@ -105,8 +98,8 @@ def create(
     if not is_token(secret):
         raise Failure(f"the server made a key and sent no secret for it: {text_at(answer, 'id')}")
     if not quiet:
-        note(render_facts({field: value for field, value in answer.items() if field != "key"}))
-        note("\nKeep the secret now: it is not shown again.")
+        note_facts({field: value for field, value in answer.items() if field != "key"})
+        note("Keep the secret now: it is not shown again.")
     write(sys.stdout, secret + "\n")
 
 

@@ -1,22 +1,25 @@
 """`b3os requests`: what was asked, newest first, and one of it whole.
 
-Decides the columns and the paging. A page may be empty and have a successor, where a filter matches little.
+Decides the columns.
 """
 
 from __future__ import annotations
 
+import shlex
+import time
+
 import click
 
-from shared.cli.user.api import Api, segment
+from shared.cli.user.api import segment
 from shared.cli.user.command import Session, UserCommand
 from shared.cli.user.console import note, say, say_json
 from shared.cli.user.document import Document, dig, number_at, objects_at, plain, text_at
 from shared.cli.user.money import render_usd
+from shared.cli.user.pages import fetch_list
 from shared.cli.user.table import render_facts, render_table
 
 _REQUESTS = "/v1/requests"
 _MOST_OF_A_PAGE = 100
-_MOST_PAGES = 1000
 _HEAD = ("ID", "TIME", "STATUS", "OUTCOME", "IN", "OUT", "COST", "MS", "MODEL", "KEY")
 
 
@@ -44,27 +47,21 @@ def requests(
         _show_one(session, session.api().get(f"{_REQUESTS}/{segment(request_id)}"))
         return
     filters = {"status": status, "key": key, "model": model}
-    page = fetch_page(session.api(), filters, limit=limit, cursor=cursor)
+    listed = fetch_list(
+        *(session.api(), _REQUESTS, filters),
+        limit=limit,
+        page_size=_MOST_OF_A_PAGE,
+        cursor=cursor,
+        sleep=time.sleep,
+    )
     if session.as_json:
-        say_json(page)
-        return
-    say(render_table(_HEAD, [_row(record) for record in page["data"]]))
-    if page["next_cursor"] is not None:
-        note(f"There are more: --cursor {page['next_cursor']}")
-
-
-def fetch_page(api: Api, filters: dict[str, str | None], *, limit: int, cursor: str | None) -> Document:
-    """Up to `limit` records as one page, of as many of the server's as that takes."""
-    records: list[Document] = []
-    page: Document = {}
-    for _ in range(_MOST_PAGES):
-        asked = min(limit - len(records), _MOST_OF_A_PAGE)
-        page = api.get(_REQUESTS, {**filters, "limit": asked, "cursor": cursor})
-        records += objects_at(page, "data")
-        before, cursor = cursor, text_at(page, "next_cursor") or None
-        if cursor is None or cursor == before or len(records) >= limit:
-            break
-    return {**page, "data": records, "next_cursor": cursor}
+        say_json(listed.page)
+    else:
+        say(render_table(_HEAD, [_row(record) for record in objects_at(listed.page, "data")]))
+        if following := text_at(listed.page, "next_cursor"):
+            note(f"There are more: --cursor {shlex.quote(following)}")
+    if listed.failure is not None:
+        raise listed.failure
 
 
 def _show_one(session: Session, record: Document) -> None:
