@@ -113,7 +113,7 @@ def test_a_stream_begins_after_the_fetch_or_never(
 @pytest.mark.parametrize("path", ["/ok.png", "/404"])
 def test_the_fetch_is_a_phase_of_its_own(service: Service, log: NodeLog, at: At, path: str) -> None:
     answer = service.post(asking(service, at(path)))
-    assert answer.phases[:5] == ["edge_auth", "edge_upstream", "parse", "admission", "images"]
+    assert answer.phases[:5] == ["edge_auth", "edge_upstream", "admission", "parse", "images"]
     assert ("render" in answer.phases) == (answer.status == 200)
     spent_ms = {entry.partition(";dur=")[0]: float(entry.partition(";dur=")[2]) for entry in timing(answer.headers)}
     (fetch,) = log.fetches()
