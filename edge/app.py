@@ -93,7 +93,7 @@ async def say_hello(request: web.Request) -> web.Response:
     return web.Response()
 
 
-def _choose_render(request: web.Request) -> Render:
+def _choose_render(request: web.BaseRequest) -> Render:
     is_inference = request.path == PREFIX or request.path.startswith(f"{PREFIX}/")
     return render_openai if is_inference else render_problem
 

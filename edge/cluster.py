@@ -233,8 +233,12 @@ class Cluster:
         return [node for node in found if node not in self._avoided] or found
 
     def last_resorts(self, model: str | None) -> Sequence[Node]:
-        """Who is left alone now, and could take over all the same: it may be back already."""
-        return [node for node in self._able(model) if node in self._avoided] if self._avoided else ()
+        """Who is left alone or not ready, as far as is known here, and could take over all the same: that is a second
+        old, and whoever takes nothing says so at once."""
+        there = [node for node in self._nodes.values() if node.is_there]
+        if model is not None:
+            there = [node for node in there if node.models is None or model in node.models]
+        return sorted(there, key=lambda node: node.state == "draining")
 
     def _able(self, model: str | None) -> Sequence[Node]:
         return self._ready if model is None else self._answering.get(model, self._ready)

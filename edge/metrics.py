@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from edge.cluster import Cluster
 from edge.identity import IdentityParts
 from edge.proxy import Proxy
-from edge.upstream import NodeClient, NodeLost, NodeNotReached
+from edge.upstream import REJECTED, NodeClient, NodeLost, NodeNotReached
 from shared.errors import FORBIDDEN, NODE_UNAVAILABLE, RATE_LIMITED, UNAUTHORIZED
 from shared.heartbeat import NodeState
 from shared.http_meter import HttpMeter
@@ -55,7 +55,12 @@ GROUPS = {
     "/v1/auth/device/decision": "device",
 }
 _AUTH = ("accepted", *(each.code for each in (UNAUTHORIZED, FORBIDDEN, RATE_LIMITED, NODE_UNAVAILABLE)))
-_TAKEN_OVER = {NodeNotReached.__name__: "not_reached", NodeLost.__name__: "lost", "NotStarted": "not_started"}
+_TAKEN_OVER = {
+    NodeNotReached.__name__: "not_reached",
+    NodeLost.__name__: "lost",
+    "NotStarted": "not_started",
+    "Rejected": "rejected",
+}
 _ENDS = {"node": "node", "client": "client", "stalled client": "stalled_client", "edge": "edge"}
 
 
@@ -87,7 +92,7 @@ class UpstreamFailures(logging.Handler, Collector):
     _KINDS: ClassVar[Mapping[str, str]] = {
         "node broke off": "within_answer",
         "node broke off within a stream": "within_stream",
-        "a node rejected the edge's token: are its public keys, its id and its clock right?": "token_rejected",
+        REJECTED: "token_rejected",
     }
 
     def __init__(self) -> None:

@@ -5,7 +5,6 @@ Decides the order of these steps. Must not know how any of them is done.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 
 import aiohttp
@@ -18,12 +17,10 @@ from edge.forward import build_request_headers, join_timing
 from edge.relay import relay_answer
 from edge.routing import Route, Router
 from edge.settings import EdgeSection
-from edge.upstream import NodeClient, Outgoing
+from edge.upstream import REJECTIONS, NodeClient, Outgoing
 from shared.errors import BODY_TOO_LARGE, NODE_UNAVAILABLE, ApiError
 from shared.node_token import Caller, SigningKey, mint
 from shared.web import CONTEXT, Handler, read_body
-
-_log = logging.getLogger("b3os.edge.proxy")
 
 
 class Proxy:
@@ -116,11 +113,6 @@ def _refuse_rejection(upstream: aiohttp.ClientResponse) -> None:
     Raises:
         ApiError: `NODE_UNAVAILABLE`.
     """
-    if upstream.status not in (401, 409):
-        return
-    upstream.close()
-    facts = {"status": upstream.status, "host": upstream.url.host, "port": upstream.url.port}
-    _log.error(
-        "a node rejected the edge's token: are its public keys, its id and its clock right?", extra={"facts": facts}
-    )
-    raise ApiError(NODE_UNAVAILABLE, "no node accepts the request", retry_after_s=1)
+    if upstream.status in REJECTIONS:
+        upstream.close()
+        raise ApiError(NODE_UNAVAILABLE, "no node accepts the request", retry_after_s=1)

@@ -32,6 +32,9 @@ from shared.hop import NOT_STARTED, REPEATED
 KEEPALIVE_S = 60
 TAKEOVER_S = 1.0
 """How long a node may take to accept a connection while another could."""
+REJECTIONS = (401, 409)
+"""Statuses with which a node refuses a token: one that it doesn't believe, or one that was used."""
+REJECTED = "a node rejected the edge's token: are its public keys, its id and its clock right?"
 _log = logging.getLogger("b3os.edge.upstream")
 
 
@@ -133,7 +136,17 @@ class NodeClient:
                 if lost > 1 or isinstance(error, NodeTooSlow):
                     break
                 continue
-            self._cluster.note_success(node)
+            if answer.status == 409:
+                _log.warning("a node had this request already", extra={"facts": {"node": node.id}})
+            if answer.status == 401:
+                _log.error(REJECTED, extra={"facts": {"node": node.id}})
+                self._cluster.note_failure(node)
+                if not is_last:  # it has not begun with what it doesn't believe
+                    answer.close()
+                    why = "Rejected"
+                    continue
+            else:
+                self._cluster.note_success(node)
             if NOT_STARTED in answer.headers and not is_last:
                 self._cluster.note_not_started(node)
                 _log.info("node takes nothing now", extra={"facts": {"node": node.id}})
@@ -214,7 +227,7 @@ async def _until_lost(node: Node, within_s: float) -> AsyncIterator[None]:
 
 def _timeout(connect_s: float) -> aiohttp.ClientTimeout:
     """Heads and silences have deadlines of their own: aiohttp's read timeout can't tell one from the other."""
-    return aiohttp.ClientTimeout(total=None, sock_connect=connect_s)
+    return aiohttp.ClientTimeout(total=None, connect=connect_s)  # names are looked up in it, too
 
 
 def _open_session(

@@ -7,7 +7,6 @@ import ctypes
 import functools
 import gc
 import os
-import ssl
 import sys
 import time
 from pathlib import Path
@@ -29,6 +28,7 @@ from node.heartbeat import Pulse
 from node.images.intake import open_intake
 from node.limits.counted import LimitCounts
 from node.limits.opening import open_limits
+from node.limits.spool_owner import BadSpool
 from node.metrics import observing_node
 from node.peers import Peers
 from node.settings import NodeSection, NodeSettings
@@ -56,7 +56,7 @@ def main() -> None:
         uvloop.run(run(settings, Path(os.environ.get("B3OS_HOME", ".b3os"))))
     except SettingsError as error:
         sys.exit(f"b3os node: the settings are wrong:\n{error}")
-    except (CannotListen, BadCertificate) as error:
+    except (CannotListen, BadCertificate, BadSpool) as error:
         sys.exit(f"b3os node: {error}")
     # An engine that is still loading lives in a thread that nothing can interrupt; all else has ended in order.
     sys.stderr.flush()
@@ -67,11 +67,12 @@ async def run(settings: NodeSettings, home: Path) -> None:
     """Serve, start the engine beside it, and stop in the reverse order.
 
     Raises:
-        BadCertificate, CannotListen, SettingsError: before anything runs.
+        BadCertificate, BadSpool, CannotListen, SettingsError: before anything runs.
     """
     section = settings.node
     certificates = _certificates_of(section)
     model = _served_model(settings, home / "models")
+    towards_peers = _towards_peers(section)
     gate = Gate(section.id, load_edge_keys(section.edge_keys_file))
     supervisor = Supervisor(
         lambda: _start_engine(section.engine, model),
@@ -85,7 +86,9 @@ async def run(settings: NodeSettings, home: Path) -> None:
         open_intake(settings.egress) as images,
         open_tracing(settings.tracing, "b3os-node", trusts_callers=True) as tracing,
         open_limits(settings.redis.url, spool, section.id, counts) as (desk, refusals),
-        Forwarder.opened(_towards_peers(section), tracing.client_traces()) as forwarder,
+        Forwarder.opened(
+            None if towards_peers is None else towards_peers.context, tracing.client_traces()
+        ) as forwarder,
         connect_redis(settings.redis.url, max_connections=4) as registry,
     ):
         images.warm_up()
@@ -114,7 +117,9 @@ async def run(settings: NodeSettings, home: Path) -> None:
                 Site(operator_app, render_problem, section.operator_host, section.operator_port),
             ]
             _calm_collector()
-            async with pulse.beating(), Hearing(registry, peers).listening(), serving(sites, drain_s=ENDINGS_S):
+            hangups = [] if towards_peers is None else [towards_peers.reload]
+            running = serving(sites, drain_s=ENDINGS_S, on_hangup=hangups)
+            async with pulse.beating(), Hearing(registry, peers).listening(), running:
                 supervisor.start()
                 await wait_for_stop(sites, supervisor.drain)
                 # It listens still: what comes is refused as not begun with, for the edge to take elsewhere.
@@ -141,11 +146,11 @@ def _give_back_memory() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-def _towards_peers(section: NodeSection) -> ssl.SSLContext | None:
+def _towards_peers(section: NodeSection) -> ClientCertificate | None:
     """None where nothing is set: then aiohttp's own context is as good, and there already."""
     if section.peer_ca_file is None and section.tls_cert_file is None:
         return None
-    return ClientCertificate(section.peer_ca_file, section.tls_cert_file, section.tls_key_file).context
+    return ClientCertificate(section.peer_ca_file, section.tls_cert_file, section.tls_key_file)
 
 
 def _certificates_of(section: NodeSection) -> list[ServerCertificate]:

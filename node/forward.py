@@ -78,7 +78,7 @@ class Forwarder:
             auto_decompress=False,
             trust_env=False,
             skip_auto_headers=("User-Agent", "Content-Type", "Accept"),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
+            timeout=aiohttp.ClientTimeout(total=None, connect=CONNECT_S),
         ) as session:
             yield cls(session)
 
@@ -131,7 +131,7 @@ class Forwarder:
     async def _relay_whole(self, upstream: aiohttp.ClientResponse, peer: Heartbeat) -> web.Response:
         body = bytearray()
         try:
-            while chunk := await asyncio.wait_for(upstream.content.readany(), CHUNK_S):
+            while chunk := await _read_chunk(upstream):
                 body += chunk
                 if len(body) > MAX_WHOLE_BYTES:
                     raise aiohttp.ClientPayloadError("too long")
@@ -147,13 +147,18 @@ class Forwarder:
         response.headers.update(_STREAM_HEADERS)
         await response.prepare(request)
         try:
-            while chunk := await asyncio.wait_for(upstream.content.readany(), CHUNK_S):
+            while chunk := await _read_chunk(upstream):
                 await response.write(chunk)
         except (aiohttp.ClientError, TimeoutError) as error:
             _log.error("peer broke off", extra={"facts": {"node": peer.id, "cause": type(error).__name__}})
             raise ConnectionResetError("the peer broke off") from None
         await response.write_eof()
         return response
+
+
+async def _read_chunk(upstream: aiohttp.ClientResponse) -> bytes:
+    async with asyncio.timeout(CHUNK_S):
+        return await upstream.content.readany()
 
 
 def _unavailable(peer: Heartbeat, error: Exception, headers: dict[str, str]) -> ApiError:

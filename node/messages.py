@@ -17,9 +17,9 @@ from aiohttp import web
 from node.engine.port import Generation, Piece, Started
 from node.engine.supervisor import Supervisor
 from node.handover import Place
-from node.limits.settlement import Notes
+from node.limits.settlement import Reservation
 from node.receive import Arrival, Receiver
-from node.sse import PING_AFTER_S, event_stream
+from node.sse import PING_AFTER_S, EventStream, event_stream
 from node.translate.answer import accumulate
 from node.translate.guide import build_guide
 from node.translate.inspect import Inspector
@@ -74,10 +74,10 @@ class MessagesHandler:
             started = await anext(pieces)  # a failure up to here is a plain HTTP error
             self.supervisor.handover.note_begun(place)
             reservation.note_prefilled()
-            answer = Answer(self, context, message, generation, inspector, reservation.notes)
+            answer = Answer(self, context, message, generation, inspector, reservation)
             if message.stream:
                 return await answer.stream(request, started, pieces)
-            return await answer.whole(request, started, pieces)
+            return await answer.whole(started, pieces)
 
 
 class Answer:
@@ -90,10 +90,10 @@ class Answer:
         message: MessagesRequest,
         generation: Generation,
         inspector: Inspector,
-        notes: Notes,
+        reservation: Reservation,
     ) -> None:
         self._handler, self._context, self._generation = handler, context, generation
-        self._inspector, self._notes = inspector, notes
+        self._inspector, self._reservation, self._notes = inspector, reservation, reservation.notes
         self._first_ms = 0.0
         self._is_stream = bool(message.stream)
         self._machine = MessageMachine(
@@ -115,40 +115,43 @@ class Answer:
             except (ConnectionError, TimeoutError):
                 raise
             except ApiError as error:
-                await stream.send([self._error_event(error)])
+                await self._fail(stream, error)
             except Exception:
                 _log.exception("the stream failed")
-                await stream.send([self._error_event(internal_error(self._context.request_id))])
+                await self._fail(stream, internal_error(self._context.request_id))
         return stream.response
 
-    async def whole(self, request: web.Request, started: Piece, pieces: AsyncIterator[Piece]) -> web.Response:
-        """The same events, accumulated.
+    async def _fail(self, stream: EventStream, error: ApiError) -> None:
+        event = self._error_event(error)
+        await self._reservation.finish()
+        await stream.send([event])
 
-        It is sent before it is settled, as streams are: a node that dies in between must not have billed what nobody
-        got, and what another node may be asked for then.
-        """
+    async def whole(self, started: Piece, pieces: AsyncIterator[Piece]) -> web.Response:
+        """The same events, accumulated."""
         self._note_first_token(started)
         with self._context.phases.measure("model"):
             events = [event async for batch in self._events(started, pieces) for event in batch]
         self._notes.status = 200
-        response = json_response(accumulate(events))
-        await response.prepare(request)
-        await response.write_eof()
-        return response
+        return json_response(accumulate(events))
 
     async def _events(self, started: Piece, pieces: AsyncIterator[Piece]) -> AsyncIterator[list[Event]]:
-        """Feed the machine until it ended; a generation that a stop sequence ended goes on no further."""
+        """Feed the machine until it ended; a generation that a stop sequence ended goes on no further.
+
+        It is settled before the last events: whoever has heard the end may ask again at once, and must not be refused
+        for what this request still holds.
+        """
         yield self._machine.feed(started)
         async for piece in pieces:
             self._inspector.see(piece)
             events = self._machine.feed(piece)
             is_over = self._machine.stop_reason is not None
             if is_over:
-                self._note_end()  # before the last event: a client may leave as soon as it has that
+                self._note_end()
+                await self._generation.aclose()
+                await self._reservation.finish()
             if events:
                 yield events
             if is_over:
-                await self._generation.aclose()
                 return
         raise RuntimeError("the engine's pieces ended without an End")
 

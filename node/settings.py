@@ -34,7 +34,8 @@ class NodeSection(Section):
         engine_start_s: longest start of the engine. engine_silence_s: how long it may go without a step while it has
             requests, before it counts as hung and is started again; a step computes thousands of a prompt's tokens.
         drain_s: how long running answers may go on after SIGTERM.
-        url: where edges and other nodes reach it, told in Redis; `http://HOST:PORT` where it is left out.
+        url: where edges and other nodes reach it, told in Redis; `http://HOST:PORT` where it is left out, and `https`
+            with a certificate of its own.
         peer_hosts: networks and names where other nodes may be: who can write Redis sends no prompts elsewhere.
     """
 
@@ -77,7 +78,8 @@ class NodeSection(Section):
     def told_url(self) -> str:
         """What others are told."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return self.url or f"http://{host}:{self.port}"
+        scheme = "http" if self.tls_cert_file is None else "https"
+        return self.url or f"{scheme}://{host}:{self.port}"
 
     @model_validator(mode="after")
     def _has_whole_pairs(self) -> NodeSection:

@@ -87,6 +87,11 @@ class ApiError(Exception):
         return headers
 
 
+def retry_in(seconds: int) -> str:
+    """The words for when to come back, as they stand in messages."""
+    return f"retry in {seconds} second{'' if seconds == 1 else 's'}"
+
+
 LONGEST_MESSAGE = 600
 LONGEST_PARAM = 200
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")

@@ -18,7 +18,7 @@ from aiohttp.web_protocol import RequestHandler, _ErrInfo
 from multidict import CIMultiDict, CIMultiDictProxy
 
 from shared.errors import INVALID_REQUEST, ApiError, internal_error
-from shared.web import EXPECTS_CONTINUE, Render, RequestContext, stamp
+from shared.web import CHOOSE_RENDER, EXPECTS_CONTINUE, ChooseRender, Render, RequestContext, stamp
 
 MAX_PIPELINED = 8
 """Requests that may wait on a connection. At 32 aiohttp stops reading, and no longer sees that a client has left."""
@@ -87,10 +87,11 @@ class ContractHandler(RequestHandler):
 class ContractServer(web.Server):
     """Makes a handler for each connection."""
 
-    def __init__(self, server: web.Server, render: Render) -> None:
-        """Take over what an application made, and answer in the shape that `render` gives."""
+    def __init__(self, server: web.Server, render: Render, choose_render: ChooseRender) -> None:
+        """Take over what an application made. `render` is the shape where no request can be read, `choose_render` has
+        that of one which can."""
         super().__init__(
-            _without_long_heads(server.request_handler, render),
+            _without_long_heads(server.request_handler, choose_render),
             request_factory=_without_expect(server.request_factory),
             handler_cancellation=server.handler_cancellation,
             loop=server._loop,  # noqa: SLF001
@@ -112,13 +113,13 @@ def _refuse(render: Render, error: ApiError | None) -> web.Response:
     return response
 
 
-def _without_long_heads(handle: _Handle, render: Render) -> _Handle:
+def _without_long_heads(handle: _Handle, choose_render: ChooseRender) -> _Handle:
     """All that works on a head takes time by its length, also for a stranger, and holds up everybody meanwhile."""
 
     async def handle_request(request: web.BaseRequest) -> web.StreamResponse:
         if too_long := _find_too_long(request):
             _log.warning("unreadable request", extra={"facts": {"cause": f"{too_long} too long"}})
-            return _refuse(render, ApiError(INVALID_REQUEST, f"the request's {too_long} too long"))
+            return _refuse(choose_render(request), ApiError(INVALID_REQUEST, f"the request's {too_long} too long"))
         return await handle(request)
 
     return handle_request
@@ -155,4 +156,5 @@ class ContractRunner(web.AppRunner):
         self._render = render
 
     async def _make_server(self) -> web.Server:
-        return ContractServer(await super()._make_server(), self._render)
+        choose_render = self.app.get(CHOOSE_RENDER, lambda request: self._render)
+        return ContractServer(await super()._make_server(), self._render, choose_render)

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import errno
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -40,11 +40,14 @@ async def serving(
 ) -> AsyncIterator[None]:
     """Serve while the body runs; then stop listening, let running requests end for up to `drain_s`, and cancel them.
 
-    SIGHUP has certificates read again, and `on_hangup` called; without either it is left alone.
+    SIGHUP has certificates read again, and `on_hangup` called, and does nothing once it stops; without either it is
+    left alone.
 
     Raises:
         CannotListen: an address is taken or not ours.
     """
+    hangups = [*(site.certificate.reload for site in sites if site.certificate is not None), *on_hangup]
+    _hear_hangups(hangups)
     async with contextlib.AsyncExitStack() as stack:
         for site in sites:
             runner = ContractRunner(site.app, site.render, keepalive_timeout=keepalive_s, shutdown_timeout=drain_s)
@@ -55,27 +58,21 @@ async def serving(
                 await web.TCPSite(runner, site.host, site.port, ssl_context=context).start()
             except OSError as error:
                 raise CannotListen(_why(site, error)) from None
-        certificates = [site.certificate.reload for site in sites if site.certificate is not None]
-        with _hearing_hangups([*certificates, *on_hangup]):
+        try:
             yield
+        finally:
+            hangups.clear()
 
 
-@contextlib.contextmanager
-def _hearing_hangups(actions: Sequence[Callable[[], None]]) -> Iterator[None]:
-    if not actions:
-        yield
-        return
+def _hear_hangups(actions: Sequence[Callable[[], None]]) -> None:
+    """For as long as the loop lives: what a process still does after it has served must not end by it either."""
 
     def act() -> None:
         for action in actions:
             action()
 
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGHUP, act)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGHUP)
+    if actions:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, act)
 
 
 def _why(site: Site, error: OSError) -> str:

@@ -6,8 +6,10 @@ listens. Certificates are changed by `reload`: connections go on, and only hands
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import ssl
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+_MEMORY = Path("/dev/shm")  # noqa: S108 - files without a name
 _log = logging.getLogger("b3os.tls")
 
 
@@ -90,8 +93,10 @@ class ClientCertificate:
         if self._files is None:
             return
         try:
-            _load_chain(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), *self._files)  # a broken pair must not get into ours
-            _load_chain(self.context, *self._files)
+            with _copied(*self._files) as copies:  # the second load must not find what the first one didn't
+                trial = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # a broken pair must not get into ours
+                for context in (trial, self.context):
+                    _load_chain(context, *copies, told=self._files)
         except BadCertificate as error:
             _log.error("the new certificate can't be used; the old one stays", extra={"facts": {"why": str(error)}})
 
@@ -110,13 +115,33 @@ class CertificateCollector(Collector):
         yield ends
 
 
-def _load_chain(context: ssl.SSLContext, cert_file: Path, key_file: Path) -> None:
+@contextlib.contextmanager
+def _copied(*files: Path) -> Iterator[list[Path]]:
+    """What each holds now, in memory and under no name that others could open."""
+    with contextlib.ExitStack() as stack:
+        copies = []
+        for file in files:
+            try:
+                copy = stack.enter_context(tempfile.TemporaryFile(dir=_MEMORY if _MEMORY.is_dir() else None))
+                copy.write(file.read_bytes())
+                copy.flush()
+            except OSError as error:
+                raise BadCertificate(f"{file} can't be read: {error.strerror}") from None
+            copies.append(Path(f"/proc/self/fd/{copy.fileno()}"))
+        yield copies
+
+
+def _load_chain(
+    context: ssl.SSLContext, cert_file: Path, key_file: Path, *, told: tuple[Path, Path] | None = None
+) -> None:
+    """`told`: the names for whoever reads the message, where these are not the files of an operator."""
+    cert_name, key_name = told or (cert_file, key_file)
     try:
         context.load_cert_chain(cert_file, key_file, _refuse_to_ask)
     except ssl.SSLError as error:
-        raise BadCertificate(f"{cert_file} and {key_file} are no pair in PEM: {error.reason}") from None
+        raise BadCertificate(f"{cert_name} and {key_name} are no pair in PEM: {error.reason}") from None
     except OSError as error:
-        raise BadCertificate(f"{cert_file} or {key_file} can't be read: {error.strerror}") from None
+        raise BadCertificate(f"{cert_name} or {key_name} can't be read: {error.strerror}") from None
 
 
 def _refuse_to_ask() -> str:

@@ -98,9 +98,15 @@ def render_problem(error: ApiError, request_id: str) -> web.Response:
     )
 
 
-def build_app(choose_render: Callable[[web.Request], Render], *, log_level: int = logging.INFO) -> web.Application:
+ChooseRender = Callable[[web.BaseRequest], Render]
+CHOOSE_RENDER: web.AppKey[ChooseRender] = web.AppKey("choose_render")
+"""In which shape an application refuses a request."""
+
+
+def build_app(choose_render: ChooseRender, *, log_level: int = logging.INFO) -> web.Application:
     """An application whose every answer, errors included, keeps the contract's promises on headers and shape."""
     app = web.Application(middlewares=[_observe(choose_render, log_level)])
+    app[CHOOSE_RENDER] = choose_render
     app.on_response_prepare.append(_add_headers)
     app[STOPPING] = Stopping()
     return app

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -20,11 +20,13 @@ from edge.auth.key_store import RedisKeyStore
 from edge.auth.scopes import INFERENCE_SCOPES, SCOPES, order_scopes
 from edge.cli import check_name, on_redis
 from edge.times import iso
+from shared.cli.user.table import render_table
 from shared.ids import new_record_id
 
 T = TypeVar("T")
 DAY_S = 86_400
 MAX_LABEL = 100
+_HEAD = ("ID", "SECRET", "STATUS", "PROJECT", "SCOPES", "EXPIRES", "NAME")
 
 
 @click.group()
@@ -101,9 +103,13 @@ def list_(org: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(records))
         return
-    for facts in records:
-        shown = (facts["id"], facts["hint"] + "…", facts["status"], f"{facts['org']}/{facts['project']}")
-        click.echo("  ".join((*shown, ",".join(facts["scopes"]), facts["expires_at"] or "never", facts["name"])))
+    click.echo(render_table(_HEAD, [_row(facts) for facts in records]))
+
+
+def _row(facts: dict[str, Any]) -> Sequence[str]:
+    place = f"{facts['org']}/{facts['project']}"
+    scopes, expires = ",".join(facts["scopes"]), facts["expires_at"] or "never"
+    return (facts["id"], facts["hint"] + "…", facts["status"], place, scopes, expires, facts["name"])
 
 
 @keys.command()

@@ -265,7 +265,7 @@ class DeviceRoutes:
     def _page_of(self, request: web.Request) -> str:
         """Where a person types the code: under the name that the program used, or the first that people use."""
         host = self._hosts.dashboard_of(request.headers) or self._hosts.first
-        return origins_of(host)[-1] + DEVICE_PAGE
+        return origins_of(host)[0 if request.secure else -1] + DEVICE_PAGE
 
 
 def _refuse(request: web.Request, error: ApiError) -> web.Response:

@@ -7,11 +7,12 @@ revoked and expired credentials share one sentence. A key counts before a cookie
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar, assert_never
+from typing import Any, Protocol, TypeVar, assert_never
 
 from edge.auth.cache import RecordCache
 from edge.auth.credentials import Headers, carries_key, extract_credential, unauthorized
@@ -154,15 +155,14 @@ class Authenticator:
         if not cache.is_strange(digest):
             return await self._ask(cache, digest)
         counted = self._count_strange(request)
-        try:
-            async with self._strangers:
-                record = await self._ask(cache, digest)
-        except ApiError:
-            self._forgive(counted)  # nobody could look
-            raise
-        if record is not None:
+        load = cache.begin(digest, self._strangers)
+        load.add_done_callback(functools.partial(self._judge, counted))  # also of who has left by then
+        return await self._ask(cache, digest)
+
+    def _judge(self, counted: str | None, load: asyncio.Task[Any]) -> None:
+        """Only that nobody has it counts, not that nobody could look."""
+        if load.cancelled() or load.exception() is not None or load.result() is not None:
             self._forgive(counted)
-        return record
 
     async def _ask(self, cache: RecordCache[R], digest: str) -> R | None:
         try:

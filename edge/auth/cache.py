@@ -8,6 +8,7 @@ invalidations arrive.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -113,12 +114,15 @@ class RecordCache(Generic[R]):
         entry = self._known.get(digest, now_s) or self._unknown.get(digest, now_s)
         if entry is not None:
             return entry.record
+        return await asyncio.shield(self.begin(digest))  # one waiter that leaves must not fail the others
+
+    def begin(self, digest: str, places: asyncio.Semaphore | None = None) -> asyncio.Task[R | None]:
+        """The load in flight, or a new one; whoever waits for it, it goes on, and holds one of `places` meanwhile."""
         task = self._loads.get(digest)
         if task is None:
-            self._check_away(now_s)
-            task = self._loads[digest] = asyncio.create_task(self._fill(digest, now_s))
+            task = self._loads[digest] = asyncio.create_task(self._fill(digest, places))
             task.add_done_callback(_mark_retrieved)
-        return await asyncio.shield(task)  # one waiter that leaves must not fail the others
+        return task
 
     def invalidate(self, digest: str) -> None:
         """Forget a record, and whatever a read that has begun will bring."""
@@ -139,22 +143,30 @@ class RecordCache(Generic[R]):
             raise StoreUnavailable("it did not answer a moment ago")
         self._ask_again_s = now_s + RETRY_S
 
-    async def _fill(self, digest: str, began_s: float) -> R | None:
+    async def _fill(self, digest: str, places: asyncio.Semaphore | None) -> R | None:
         task = asyncio.current_task()
-        self.reads += 1
         try:
-            record = await self._load(digest)
-            self._ask_again_s = None
+            async with places or contextlib.nullcontext():
+                began_s = self._clock()
+                record = await self._read(digest, began_s)
             if self._loads.get(digest) is task:
                 self._write(digest, record, began_s)
             return record
+        finally:
+            if self._loads.get(digest) is task:
+                del self._loads[digest]
+
+    async def _read(self, digest: str, now_s: float) -> R | None:
+        self._check_away(now_s)
+        self.reads += 1
+        try:
+            record = await self._load(digest)
         except StoreUnavailable:
             self.failures += 1
             self._ask_again_s = self._clock() + RETRY_S
             raise
-        finally:
-            if self._loads.get(digest) is task:
-                del self._loads[digest]
+        self._ask_again_s = None
+        return record
 
     def _write(self, digest: str, record: R | None, began_s: float) -> None:
         """Ages count from the beginning of the read: what it saw is no younger than that."""

@@ -45,7 +45,7 @@ from node.engine.port import (
 from node.engine.sample import make_up
 from node.schema.conformance import Conformance
 from node.wire.schema import require_enforceable
-from shared.errors import BACKEND_UNAVAILABLE, PROMPT_TOO_LONG, UNSUPPORTED_PARAMETER, ApiError
+from shared.errors import BACKEND_UNAVAILABLE, PROMPT_TOO_LONG, UNSUPPORTED_PARAMETER, ApiError, retry_in
 
 CONTEXT_TOKENS = 1_000_000
 ANSWER = ("This ", "answer ", "was ", "scripted: ", "no ", "model ", "was ", "asked.")
@@ -252,7 +252,7 @@ async def start_scripted_engine(model: ServedModel) -> ScriptedEngine:
 
 
 def _gone(seconds: int) -> ApiError:
-    message = f"The model runtime is restarting; retry in {seconds} seconds"
+    message = f"The model runtime is restarting; {retry_in(seconds)}"
     return ApiError(BACKEND_UNAVAILABLE, message, retry_after_s=seconds)
 
 

@@ -6,6 +6,7 @@ Decides in which state the node is and what a request hears meanwhile. Must not 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from node.engine.history import History, Watchdog
 from node.engine.port import Engine, EngineFactory, EngineLoad, EngineState
 from node.handover import Handover
-from shared.errors import BACKEND_UNAVAILABLE, ApiError
+from shared.errors import BACKEND_UNAVAILABLE, ApiError, retry_in
 from shared.hop import NOT_STARTED
 from shared.tasks import end_task
 
@@ -80,7 +81,7 @@ class Supervisor:
         """What a request hears that wasn't begun."""
         seconds = self._history.retry_after_s(self._clock_s())
         word = _WORDS.get(self.state, "is stopped")
-        message = f"The model runtime {word}; retry in {seconds} second{'' if seconds == 1 else 's'}"
+        message = f"The model runtime {word}; {retry_in(seconds)}"
         return ApiError(BACKEND_UNAVAILABLE, message, retry_after_s=seconds, headers={NOT_STARTED: "1"})
 
     def _back_in_s(self) -> int:
@@ -119,7 +120,7 @@ class Supervisor:
     async def drained(self, within_s: float) -> None:
         """Wait until what runs has ended, and end what runs longer than `within_s` seconds, each with an error."""
         if not await self.handover.wait_until_idle(within_s) and self._engine is not None and self._task is not None:
-            await self._engine.kill()
+            await _kill(self._engine)
             await asyncio.wait({self._task}, timeout=ENDS_WITHIN_S)
 
     async def stop(self) -> None:
@@ -161,7 +162,7 @@ class Supervisor:
             await asyncio.wait({starting})
             raise
         except Exception as error:
-            self.reason = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+            self.reason = _name(error)
             _log.exception("the engine did not start")
         else:
             if self._engine is None:
@@ -173,9 +174,17 @@ class Supervisor:
         engine.back_in_s = self._back_in_s
         self.reason = None
         self._become("ready")
-        self.reason = await self._watch(engine)
+        try:
+            self.reason = await self._watch(engine)
+        except Exception as error:  # unwatched it would be taken for ready for ever
+            self.reason = _name(error)
+            _log.exception("the engine can't be watched")
+            await _kill(engine)
         _log.error("the engine died", extra={"facts": {"cause": self.reason}})
-        self._note_end(has_answered=engine.load().answers > 0)
+        has_answered = False
+        with contextlib.suppress(Exception):
+            has_answered = engine.load().answers > 0
+        self._note_end(has_answered=has_answered)
 
     async def _watch(self, engine: Engine) -> str:
         """Return the cause of its end."""
@@ -186,10 +195,10 @@ class Supervisor:
                 await asyncio.wait({dying}, timeout=WATCH_EVERY_S)
                 load = engine.load()
                 if not dying.done() and watchdog.is_stuck(load.held, load.steps, self._clock_s()):
-                    await engine.kill()
+                    await _kill(engine)
                     await asyncio.wait({dying}, timeout=ENDS_WITHIN_S)
                     return f"it computed nothing for {self._silence_s:g} s, with {load.held} requests in hand"
-            return dying.result()
+            return "nobody waits for its end" if dying.cancelled() else dying.result()
         finally:
             await end_task(dying)
 
@@ -211,3 +220,14 @@ class Supervisor:
             await engine.shutdown()
         except Exception:  # a dead engine may not end well; the next one must start all the same
             _log.exception("the engine did not shut down")
+
+
+async def _kill(engine: Engine) -> None:
+    try:
+        await engine.kill()
+    except Exception:  # what is left of it is for its shutdown
+        _log.exception("the engine was not killed")
+
+
+def _name(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"[:LONGEST_REASON]

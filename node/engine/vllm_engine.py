@@ -28,7 +28,7 @@ from node.engine.port import ANY_SIDE_PX, EngineLoad, Guide, Piece, Prompt, Samp
 from node.engine.remains import remove_remains, shared_memory_of
 from node.engine.vllm_setup import engine_arguments, set_environment
 from node.wire.faults import UNREADABLE
-from shared.errors import BACKEND_UNAVAILABLE, INVALID_REQUEST, PROMPT_TOO_LONG, ApiError
+from shared.errors import BACKEND_UNAVAILABLE, INVALID_REQUEST, PROMPT_TOO_LONG, ApiError, retry_in
 
 if TYPE_CHECKING:
     from vllm.v1.engine.async_llm import AsyncLLM
@@ -445,8 +445,7 @@ def _told(gone: Callable[[], ApiError]) -> Iterator[None]:
 
 
 def _unavailable(word: str, retry_after_s: int) -> ApiError:
-    seconds = "1 second" if retry_after_s == 1 else f"{retry_after_s} seconds"
-    message = f"The model runtime {word}; retry in {seconds}"
+    message = f"The model runtime {word}; {retry_in(retry_after_s)}"
     return ApiError(BACKEND_UNAVAILABLE, message, retry_after_s=retry_after_s)
 
 

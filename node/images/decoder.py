@@ -19,7 +19,7 @@ from node.forks.process import Gone, Killed
 from node.images.decode import MAX_SIDE, BadImage, Flaw, classify_kind
 from node.images.decode_zygote import LIMITS
 from node.images.pixels import NotBase64, read_image, write_order_head
-from shared.errors import BACKEND_UNAVAILABLE, ApiError
+from shared.errors import BACKEND_UNAVAILABLE, ApiError, retry_in
 
 MOST_WAITING = 256
 """Half of them of one payer: thirty of its requests with many images each."""
@@ -128,6 +128,6 @@ def _refusal(outcome: Outcome) -> BadImage | ApiError:
 def _unavailable() -> ApiError:
     return ApiError(
         BACKEND_UNAVAILABLE,
-        f"images can't be decoded at the moment; retry in {_RETRY_AFTER_S} seconds",
+        f"images can't be decoded at the moment; {retry_in(_RETRY_AFTER_S)}",
         retry_after_s=_RETRY_AFTER_S,
     )

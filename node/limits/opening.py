@@ -14,7 +14,7 @@ from node.limits.counted import CountedBooks, CountedDesk, LimitCounts
 from node.limits.redis_limiter import RedisLimiter
 from node.limits.refusals import RefusalLog
 from node.limits.settlement import Desk
-from node.limits.spool import Spool
+from node.limits.spool_owner import owned_spool
 from node.limits.store import Store
 from node.limits.sweeper import Sweeper
 from shared.redis import connect_redis
@@ -28,30 +28,31 @@ async def open_limits(
     """Where requests are let in and paid for, and where refused ones are noted.
 
     Args:
-        spool: the folder for bills that Redis could not take; the next process of this node goes on with them.
+        spool: the folder for bills that Redis could not take; this process's alone, then the next one's.
         counts: is told what happens.
 
     Raises:
+        BadSpool: another process has the folder, or it can't be made.
         SettingsError: the URL has options that redis-py does not know.
     """
-    redis = connect_redis(redis_url)
-    store = Store(redis)
-    limiter = RedisLimiter(store)
-    counts, kept = counts or LimitCounts(), Spool(spool)
-    books = CountedBooks(limiter, kept, counts, until_back=store.breaker.wait_until_closed)
-    desk, refusals, durability = CountedDesk(limiter, books, counts), RefusalLog(limiter), Durability(redis)
-    counts.watch(store.breaker, kept, refusals, durability)
-    try:
-        async with (
-            books.replaying(),
-            Sweeper(store, limiter, node_id).sweeping(),
-            refusals.writing(),
-            durability.watching(),
-        ):
-            try:
-                yield desk, refusals
-            finally:
-                await desk.aclose()
-    finally:
-        await store.aclose()
-        await redis.aclose()
+    with owned_spool(spool) as kept:
+        redis = connect_redis(redis_url)
+        store = Store(redis)
+        limiter, counts = RedisLimiter(store), counts or LimitCounts()
+        books = CountedBooks(limiter, kept, counts, until_back=store.breaker.wait_until_closed)
+        desk, refusals, durability = CountedDesk(limiter, books, counts), RefusalLog(limiter), Durability(redis)
+        counts.watch(store.breaker, kept, refusals, durability)
+        try:
+            async with (
+                books.replaying(),
+                Sweeper(store, limiter, node_id).sweeping(),
+                refusals.writing(),
+                durability.watching(),
+            ):
+                try:
+                    yield desk, refusals
+                finally:
+                    await desk.aclose()
+        finally:
+            await store.aclose()
+            await redis.aclose()

@@ -139,6 +139,7 @@ class Reservation:
         self._image_bytes = 0
         self._wake = asyncio.Event()
         self._renewing: asyncio.Task[None] | None = None
+        self._settling: asyncio.Task[None] | None = None
         self._renewal: asyncio.Task[None] | None = None
 
     async def adjust(self, needs: Needs) -> Adjustment:
@@ -179,12 +180,20 @@ class Reservation:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Settle, and only then let a cancellation through."""
-        settling = self._desk.start(self.settle(error))
+        """Settle, unless that was done, and only then let a cancellation through."""
+        await self._settle_once(error)
+
+    async def finish(self) -> None:
+        """Settle within the body: all that is to be billed has happened, and nothing may be held any more."""
+        await self._settle_once(None)
+
+    async def _settle_once(self, error: BaseException | None) -> None:
+        if self._settling is None:
+            self._settling = self._desk.start(self.settle(error))
         cancelled: asyncio.CancelledError | None = None
-        while not settling.done():
+        while not self._settling.done():
             try:
-                await asyncio.wait({settling})
+                await asyncio.wait({self._settling})
             except asyncio.CancelledError as again:
                 cancelled = again
         if cancelled is not None:
@@ -216,7 +225,8 @@ class Reservation:
     async def _renew_forever(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), self._desk.renew_every_s)
+                async with asyncio.timeout(self._desk.renew_every_s):  # `wait_for` may lose a cancellation
+                    await self._wake.wait()
             self._wake.clear()
             # One that is on its way goes on alone: to cancel it may take redis-py 0.1 s, and the bill would wait.
             self._renewal = self._desk.start(self._renew())

@@ -1,7 +1,7 @@
 """Bills that Redis did not take, on disk until it does: one file each, whole or absent, and it outlives a crash.
 
-Decides how a bill is kept. Must not know when it is tried again. Booking is idempotent, so a file that is dropped too
-late is harmless, and one folder may even have two owners.
+Decides how a bill is kept. Must not know when it is tried again, nor who else would have the folder. Booking is
+idempotent, so a file that is dropped too late is harmless.
 """
 
 from __future__ import annotations

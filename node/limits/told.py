@@ -32,6 +32,7 @@ from shared.errors import (
     SPEND_CAP_REACHED,
     TOKEN_REUSED,
     ApiError,
+    retry_in,
 )
 
 _UNITS = {
@@ -49,12 +50,12 @@ def build_refusal(outcome: Outcome, subject: Subject, *, param: str | None = Non
     match outcome:
         case RateLimited(name, limit, remaining, retry_after_s, reset_s):
             words = f"the organization's limit of {limit} {_UNITS[name]} for {subject.model} is reached"
-            message = f"{words}; retry in {retry_after_s} seconds"
+            message = f"{words}; {retry_in(retry_after_s)}"
             headers = _headers(limit, remaining, reset_s)
             return ApiError(RATE_LIMITED, message, param=param, retry_after_s=retry_after_s, headers=headers)
         case ConcurrencyLimited(limit, running, retry_after_s):
             words = f"the organization's limit of {limit} requests at once is reached"
-            message = f"{words}; retry in {retry_after_s} seconds, or when one of them has ended"
+            message = f"{words}; {retry_in(retry_after_s)}, or when one of them has ended"
             headers = _headers(limit, max(0, limit - running), retry_after_s)
             return ApiError(CONCURRENCY_LIMITED, message, retry_after_s=retry_after_s, headers=headers)
         case CapReached(cap, _, _):

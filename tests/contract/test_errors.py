@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from edge.auth.credentials import mint_credential
+from shared.http_server import MAX_TARGET_BYTES
 from tests.contract.bodies import USER, image, picture, remote_image
 from tests.contract.service import MESSAGES, PREFIX, Service
 from tests.e2e.test_refusals import new_key
@@ -185,3 +186,11 @@ def test_errors_404_not_found_elsewhere_is_a_problem(service: Service, path: str
     assert {"type", "title", "status", "detail", "instance", "code"} == set(answer.body)
     assert answer.body["instance"] == answer.headers["request-id"]
     assert (answer.status, answer.body["status"], answer.body["code"]) == (404, 404, "not_found")
+
+
+@pytest.mark.parametrize(("path", "shape"), [("/v1/requests", "problem+json"), ("/v1/infer/models", "json")])
+def test_errors_400_invalid_request_of_a_long_query_has_the_shape_of_its_route(
+    service: Service, path: str, shape: str
+) -> None:
+    answer = service.send(None, f"{path}?model={'x' * MAX_TARGET_BYTES}", "GET")
+    assert (answer.status, answer.headers["content-type"].split(";")[0]) == (400, f"application/{shape}")

@@ -37,7 +37,7 @@ def test_a_rate_limit_names_itself_the_model_and_the_seconds(service: Service) -
         answer = tenant.ask(stream=stream)
         assert answer.refusal() == (429, "rate_limited", "rate_limit_error", None)
         seconds = answer.headers["retry-after"]
-        for part in ("1 requests a minute", service.stack.model, f"retry in {seconds} seconds"):
+        for part in ("1 requests a minute", service.stack.model, f"retry in {seconds} second"):
             assert part in answer.words
     assert tenant.ask(COUNT).refusal()[1] == "rate_limited"
 

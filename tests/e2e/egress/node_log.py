@@ -12,7 +12,7 @@ Line = dict[str, Any]
 
 @dataclass(slots=True)
 class NodeLog:
-    """Reads what was added since the last look. Lines of fetches are there before the answer, a request's own after it."""
+    """Reads what was added since the last look. The lines of a whole answer are there before it is."""
 
     path: Path
     lines: list[Line] = field(default_factory=list)

@@ -69,4 +69,4 @@ async def test_who_leaves_takes_his_fetches_along(
     await until(lambda: lab.answering == 0)  # these servers go on until their client is gone
     assert patient.post(asking(patient, at("/ok.png"))).status == 200
     assert len(lab.requests) == PLACES + 1
-    await until(lambda: log.statuses() == [499] * CLIENTS + [200])  # it is settled after it was answered
+    await until(lambda: log.statuses() == [499] * CLIENTS + [200])

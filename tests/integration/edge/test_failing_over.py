@@ -197,3 +197,16 @@ async def test_a_client_that_leaves_while_a_second_node_works_ends_that_work(edg
             if nodes[0].requests:
                 break
         assert nodes[0].requests
+
+
+async def test_a_node_that_does_not_believe_the_edge_is_replaced_and_left_alone(edge_redis_url: str) -> None:
+    async def rejecting(request: web.Request) -> web.StreamResponse:
+        del request
+        return web.json_response(REFUSAL, status=401)
+
+    async with cluster(edge_redis_url, [rejecting, say_hello]) as (nodes, ask):
+        for number in range(20):
+            response, _ = await ask(number)
+            assert response.status == 200
+        assert len(nodes[0].requests) == FAILURES
+        assert len(nodes[1].requests) == 20

@@ -19,7 +19,7 @@ from edge.signing import create_key_files
 from tests.integration.edge.parts import MESSAGES, SIGNING_KEY, START, STOP, FakeNode, until
 from tests.redis_server import free_port
 
-MAX_RESIDENT_BYTES = 80 << 20
+MAX_RESIDENT_BYTES = 96 << 20
 
 
 class Surroundings:
@@ -175,7 +175,15 @@ async def test_operators_create_list_and_revoke_keys(here: Surroundings) -> None
 
     assert (await here.run("admin", "keys", "revoke", created["id"]))[:2] == (0, f"revoked {created['id']}\n")
     code, out, _ = await here.run("admin", "keys", "list", "--org", "cli-org")
-    assert "revoked" in out
+    head, row = out.splitlines()
+    assert head.split() == ["ID", "SECRET", "STATUS", "PROJECT", "SCOPES", "EXPIRES", "NAME"]
+    for name, shown in (
+        ("ID", created["id"]),
+        ("STATUS", "revoked"),
+        ("PROJECT", "cli-org/main"),
+        ("NAME", "laptop"),
+    ):
+        assert row.startswith(shown, head.index(name))
 
 
 async def test_a_key_is_printed_once_with_a_warning(here: Surroundings) -> None:

@@ -18,7 +18,7 @@ from redis.asyncio import Redis
 
 from node.engine.port import Prompt
 from node.engine.scripted import ScriptedEngine, ScriptedPrompt
-from node.limits.limiter import Admitted, Needs
+from node.limits.limiter import Admitted, Booking, Needs, Settlement
 from node.limits.names import leases_key, ledger_key
 from node.limits.prices import Price
 from node.limits.redis_limiter import RedisLimiter
@@ -31,6 +31,7 @@ from shared.ids import new_request_id
 from shared.node_token import Caller, mint
 from shared.org_keys import spend_key
 from shared.request_log import RequestLog, RequestRecord
+from shared.tasks import end_task
 from shared.usage import UsageReader
 from tests.integration.node.conftest import CALLER, KEY, MODEL, PATH, Node, Start
 from tests.integration.node.test_messages import refusal
@@ -151,7 +152,7 @@ async def test_requests_a_minute_are_told_on_success_and_on_refusal(connect: Con
     assert "x-should-retry" not in answer.headers
     words = (await answer.json())["error"]
     assert words["type"] == "rate_limit_error"
-    for part in ("2 requests a minute", PRICED.served_id, f"{wait} seconds"):
+    for part in ("2 requests a minute", PRICED.served_id, f"; retry in {wait} seconds"):
         assert part in words["message"]
     record = await client.record(request_id)
     assert (record.outcome, record.status, record.error_code) == ("refused", 429, "rate_limited")
@@ -425,3 +426,40 @@ async def test_who_leaves_with_the_last_event_has_had_a_whole_answer(connect: Co
         answer.close()
         record = await client.record(request_id)
         assert (record.outcome, record.stop_reason) == ("finished", "end_turn")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("script", [[["text", "a"]], [["text", "a "], ["fail"]], [["text", "a "], ["text", "b "]]])
+async def test_whoever_has_heard_the_end_is_not_refused_for_what_it_held(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, script: list[Any], stream: bool
+) -> None:
+    settle = RedisLimiter.settle
+
+    async def settle_slowly(self: RedisLimiter, settlement: Settlement) -> Booking:
+        await asyncio.sleep(0.02)
+        return await settle(self, settlement)
+
+    monkeypatch.setattr(RedisLimiter, "settle", settle_slowly)
+    worst = PRICED.output_nano_usd_per_token * 100 + PRICED.input_nano_usd_per_token * 100
+    client = await connect({"nano_usd": worst * 3 // 2, "period": "day"}, concurrent_requests=1)
+    for _ in range(5):
+        _, answer = await client.ask(script, stream=stream)
+        assert answer.status in (200, 503)  # never 402 or 429
+        await answer.read()
+    assert await client.is_quiet()
+
+
+async def test_an_answer_of_one_token_is_settled_at_once(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first renewal is due in the moment in which it ends."""
+    cancelled_twice = []
+
+    async def counting(task: asyncio.Task[Any]) -> None:
+        await end_task(task)
+        cancelled_twice.append(task.cancelling() > 1)
+
+    monkeypatch.setattr("node.limits.settlement.end_task", counting)
+    client = await connect()
+    for _ in range(20):
+        _, answer = await client.ask([["text", "a"]])
+        assert answer.status == 200
+    assert cancelled_twice == [False] * 20

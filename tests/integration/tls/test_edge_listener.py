@@ -98,6 +98,31 @@ async def test_new_handshakes_get_the_new_chain_and_connections_go_on(edge: Edge
         assert [connection for idle in connector._conns.values() for connection, _ in idle] == [held]
 
 
+async def test_a_program_is_sent_to_a_page_with_tls(here: Surroundings) -> None:
+    """Without names of the dashboard it is this machine, where pages without TLS would do else."""
+    authority = Authority(here.folder)
+    pair = authority.issue("edge", "localhost")
+    here.environ |= {
+        "B3OS_EDGE_TLS_CERT_FILE": str(pair.cert_file),
+        "B3OS_EDGE_TLS_KEY_FILE": str(pair.key_file),
+    }
+    process = await here.start("edge")
+    try:
+        await until(lambda: is_ready(here), 20)
+        url, page = "v1/auth/device/code", f"https://localhost:{here.port}/device"
+        connector = aiohttp.TCPConnector(ssl=authority.client_context())
+        async with (
+            aiohttp.ClientSession(f"https://localhost:{here.port}/", connector=connector) as client,
+            client.post(url, json={}) as answer,
+        ):
+            told = await answer.json()
+        assert told["verification_uri"] == page
+        assert told["verification_uri_complete"] == f"{page}?user_code={told['user_code']}"
+    finally:
+        process.kill()
+        await process.communicate()
+
+
 @pytest.mark.parametrize("damage", ["cut", "key of another", "gone", "no certificate"])
 async def test_a_broken_pair_keeps_the_old_one_and_a_later_good_one_counts(edge: Edge, damage: str) -> None:
     first, _, _ = edge.shake_hands()
@@ -119,6 +144,31 @@ async def test_a_broken_pair_keeps_the_old_one_and_a_later_good_one_counts(edge:
     edge.process.send_signal(signal.SIGHUP)
     await edge.log_line("certificate changed")
     assert edge.shake_hands()[0] != first
+
+
+async def test_a_hangup_in_a_drain_ends_nothing(edge: Edge) -> None:
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", edge.here.port, ssl=edge.authority.client_context(), server_hostname="localhost"
+    )
+    head = f"POST /v1/auth/login HTTP/1.1\r\nHost: {DASHBOARD}\r\nOrigin: https://{DASHBOARD}\r\n"
+    kind = "Content-Type: application/json\r\nContent-Length: 9\r\nExpect: 100-continue\r\n\r\n"
+    writer.write((head + kind).encode())
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")  # its handler has begun
+    edge.process.send_signal(signal.SIGTERM)
+
+    async def is_deaf() -> bool:
+        try:
+            edge.shake_hands()
+        except OSError:
+            return True
+        return False
+
+    await until(is_deaf, 20)
+    edge.process.send_signal(signal.SIGHUP)
+    writer.close()
+    async with asyncio.timeout(20):
+        await edge.process.communicate()
+    assert edge.process.returncode == 0
 
 
 async def test_versions_below_1_2_are_refused_and_http_1_1_is_agreed_on(edge: Edge) -> None:

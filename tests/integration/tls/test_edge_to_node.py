@@ -6,6 +6,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -131,6 +132,26 @@ async def test_an_edge_shows_its_new_certificate_and_keeps_the_old_one_if_that_i
     assert await nodes.ask(tls.context) == 200
     stranger.key_file.write_text("broken")
     tls.reload()
+    assert await nodes.ask(tls.context) == 200
+
+
+async def test_a_pair_that_changes_while_it_is_read_leaves_one_that_works(
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, renewed = nodes.edges.issue("edge", "edge.internal"), nodes.edges.issue("renewed", "edge.internal")
+    tls = ClientCertificate(nodes.authority.file, pair.cert_file, pair.key_file)
+    load, loads = ssl.SSLContext.load_cert_chain, 0
+
+    def renew_meanwhile(context: ssl.SSLContext, *files: Any) -> None:
+        nonlocal loads
+        loads += 1
+        load(context, *files)
+        pair.cert_file.write_bytes(renewed.cert_file.read_bytes())  # the key comes a moment later
+
+    with monkeypatch.context() as slow:
+        slow.setattr(ssl.SSLContext, "load_cert_chain", renew_meanwhile)
+        tls.reload()
+    assert loads == 2
     assert await nodes.ask(tls.context) == 200
 
 

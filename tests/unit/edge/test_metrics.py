@@ -88,10 +88,10 @@ def test_what_an_edge_sees_of_nodes_is_told_by_state_and_by_what_it_leaves_alone
 
 def test_requests_that_were_taken_over_are_told_by_cause() -> None:
     more = [cause.__name__ for cause in NodeLost.__subclasses__() if cause is not NodeTooSlow]
-    names = (NodeLost.__name__, *more, "NotStarted")
+    names = (NodeLost.__name__, *more, "NotStarted", "Rejected")
     client: Any = SimpleNamespace(taken_over=Counter(dict.fromkeys(names, 2)))
     routing = RoutingCollector(Cluster({}, NodeHosts(PRIVATE), lambda: 0.0), client)
     told = told_by(routing, "b3os_edge_taken_over_total", "cause")
-    assert told == dict.fromkeys(("not_reached", "lost", "not_started"), 2)
+    assert told == dict.fromkeys(("not_reached", "lost", "not_started", "rejected"), 2)
     client.taken_over.clear()
     assert told_by(routing, "b3os_edge_taken_over_total", "cause") == dict.fromkeys(told, 0)

@@ -47,6 +47,9 @@ def test_a_node_says_where_it_is_or_is_told_to() -> None:
     assert url() == "http://127.0.0.1:7710"
     assert url(HOST="::1", PORT="1") == "http://[::1]:1"
     assert url(HOST="0.0.0.0", URL="https://node-1:7710/") == "https://node-1:7710"
+    tls = {"TLS_CERT_FILE": "cert.pem", "TLS_KEY_FILE": "key.pem"}
+    assert url(**tls) == "https://127.0.0.1:7710"
+    assert url(**tls, URL="http://behind-a-proxy:1") == "http://behind-a-proxy:1"
     for wrong in ({"HOST": "0.0.0.0"}, {"HOST": "::"}, {"URL": "node-1:7710"}, {"URL": "http://a/path"}):
         with pytest.raises(SettingsError, match="B3OS_NODE"):
             url(**wrong)

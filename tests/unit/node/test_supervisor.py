@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from node.engine import history, supervisor
-from node.engine.port import EngineState, Guide, Piece, Prompt, Sampling, Started
+from node.engine.port import EngineLoad, EngineState, Guide, Piece, Prompt, Sampling, Started
 from node.engine.scripted import ScriptedEngine
 from node.engine.supervisor import Supervisor
 from shared.errors import ApiError
@@ -149,6 +149,75 @@ async def test_an_engine_that_hangs_is_killed_and_what_it_held_fails() -> None:
         _ = [piece async for piece in pieces]
     await until(lambda: len(factory.engines) == 2 and watched.state == "ready")
     assert watched.restarts == 1
+    await watched.stop()
+
+
+class UnwatchableEngine(MortalEngine):
+    """Raises at what the supervisor asks of it, but for what a test leaves out."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.fault, self.kills = fault, 0
+
+    async def wait_until_dead(self) -> str:
+        if self.fault == "wait":
+            raise OSError("no such process")
+        if self.fault == "cancelled":
+            raise asyncio.CancelledError
+        return await super().wait_until_dead()
+
+    def load(self) -> EngineLoad:
+        if self.fault == "load":
+            raise OSError("no such process")
+        return super().load()
+
+    async def kill(self, cause: str = "it was killed") -> None:
+        self.kills += 1
+        await super().kill(cause)
+        if self.fault == "kill":
+            raise OSError("no such process")
+
+
+@pytest.mark.parametrize("fault", ["wait", "cancelled", "load", "kill"])
+async def test_an_engine_that_can_not_be_watched_or_killed_is_replaced(
+    monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    monkeypatch.setattr(supervisor, "ENDS_WITHIN_S", 0.01)
+    engines: list[ScriptedEngine] = []
+
+    async def factory() -> ScriptedEngine:
+        engines.append(ScriptedEngine() if engines else UnwatchableEngine(fault))
+        return engines[-1]
+
+    seconds = itertools.count()
+    watched = Supervisor(factory, silence_s=50, clock_s=lambda: float(next(seconds)))
+    watched.start()
+    await until(lambda: bool(engines))
+    bad = engines[0]
+    assert isinstance(bad, UnwatchableEngine)
+    if fault == "kill":
+        with pytest.raises(ApiError, match="is restarting"):
+            _ = [piece async for piece in await play(bad, '[["text", "Hel"], ["hang"]]')]
+    await until(lambda: len(engines) == 2 and watched.state == "ready")
+    assert watched.engine() is engines[1]
+    assert bad.kills == (0 if fault == "cancelled" else 1)
+    await watched.stop()
+
+
+async def test_a_drain_ends_though_its_engine_can_not_be_killed() -> None:
+    engine = UnwatchableEngine("kill")
+
+    async def factory() -> ScriptedEngine:
+        return engine
+
+    watched = Supervisor(factory)
+    watched.start()
+    await until(lambda: watched.state == "ready")
+    with watched.handover.place() as place:
+        watched.handover.note_begun(place)
+        watched.drain()
+        await watched.drained(0.001)
+    assert engine.kills == 1
     await watched.stop()
 
 
