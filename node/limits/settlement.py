@@ -242,14 +242,15 @@ class Reservation:
         is_ours = self._desk.is_stopping and isinstance(error, asyncio.CancelledError)
         outcome, status, code = _STOPPED if is_ours else _read_end(error, has_begun=self.notes.status is not None)
         phases = self.notes.phases
+        phases_ms = {} if phases is None else {name: round(ms, 2) for name, ms in phases.durations_ms.items()}
         return Ending(
             outcome=self.notes.outcome or outcome,
             status=self.notes.status or status,
             error_code=self.notes.error_code or code,
             stop_reason=self.notes.stop_reason,
-            ttft_ms=None if phases is None else phases.durations_ms.get("ttft"),
+            ttft_ms=phases_ms.get("ttft"),
             total_ms=None if phases is None else round(phases.elapsed_ms(), 2),
-            phases_ms={} if phases is None else {name: round(ms, 2) for name, ms in phases.durations_ms.items()},
+            phases_ms=phases_ms,
         )
 
 

@@ -111,7 +111,7 @@ async def test_a_finished_answer_is_billed_and_logged(world: World, desk: Desk) 
         image_bytes=77,
         cost_nano_usd=COST,
         price="in3-out15",
-        ttft_ms=12.3456,
+        ttft_ms=12.35,
         phases_ms={"ttft": 12.35},
     )
     assert record.total_ms is not None
