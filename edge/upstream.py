@@ -64,11 +64,11 @@ class Outgoing:
     body: bytes | None
     sign: Callable[[], str]
 
-    def repeated(self) -> Outgoing:
+    def repeated(self, attempt: int) -> Outgoing:
         """The same for another node, under a new token."""
         headers = self.headers.copy()
         headers["Authorization"] = f"Bearer {self.sign()}"
-        headers[REPEATED] = "1"
+        headers[REPEATED] = str(attempt)
         return replace(self, headers=headers)
 
 
@@ -126,7 +126,7 @@ class NodeClient:
             is_last = place == len(route.nodes) or lost > 1
             carried.move(node)
             self._cluster.note_begin(node)
-            sent = outgoing if place == 1 else outgoing.repeated()
+            sent = outgoing if place == 1 else outgoing.repeated(place)
             try:
                 answer = await self._send_to(node, sent, has_other=not is_last)
             except NodeLost as error:

@@ -62,19 +62,17 @@ class Admission:
             self.refusals.note(subject.org, build_refused(subject, ending))
             raise
 
-    async def open(
-        self, subject: Subject, context: RequestContext, least: Claim, *, is_repeated: bool = False
-    ) -> Ticket:
+    async def open(self, subject: Subject, context: RequestContext, least: Claim, *, attempt: int = 1) -> Ticket:
         """Let in a request of which nothing is known but the least; what comes back is to be entered at once.
 
         Args:
-            is_repeated: another node was asked the same before, and may have let it in.
+            attempt: above 1, another node was asked the same before, and may have let it in.
 
         Raises:
             ApiError: a limit or the key's cap stands against it, or limits can't be checked.
         """
         with context.phases.measure("admission"):
-            opened = await self.desk.open(subject, _needs(least, subject), context.phases, is_repeated=is_repeated)
+            opened = await self.desk.open(subject, _needs(least, subject), context.phases, attempt=attempt)
         if not isinstance(opened, Reservation):
             raise build_refusal(opened, subject)
         context.headers |= build_headers(opened.admitted)

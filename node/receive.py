@@ -98,8 +98,7 @@ class Receiver:
             body = await read_body(request, self.model.max_request_bytes, self._too_large)
             await self._refer(body, request, token.audience)  # before anything is reserved: the peer does that
             answering = engine()
-            is_repeated = REPEATED in request.headers
-            ticket = await self.admission.open(subject, context, least, is_repeated=is_repeated)
+            ticket = await self.admission.open(subject, context, least, attempt=_attempt_of(request))
         return Arrival(ticket, answering, context, body, len(body))
 
     async def read(
@@ -175,3 +174,9 @@ def read_message(body: bytes, parse: Callable[[bytes], MessagesRequest]) -> Rece
     sources = (block.source for _, block in walk_images(message))
     image_bytes = sum(len(source.data) for source in sources if source.type == "base64")
     return Received(message, list_ignored(message), image_bytes)
+
+
+def _attempt_of(request: web.Request) -> int:
+    """The how many-th node this one is that the edge asked."""
+    told = request.headers.get(REPEATED, "")
+    return int(told) if told in ("2", "3", "4", "5", "6", "7", "8", "9") else 1

@@ -145,10 +145,10 @@ class CountedDesk(Desk):
         self._counts = counts
 
     async def open(
-        self, subject: Subject, needs: Needs, phases: Phases | None = None, *, is_repeated: bool = False
+        self, subject: Subject, needs: Needs, phases: Phases | None = None, *, attempt: int = 1
     ) -> Reservation | Refusal:
         """See `Desk.open`."""
-        opened = await super().open(subject, needs, phases, is_repeated=is_repeated)
+        opened = await super().open(subject, needs, phases, attempt=attempt)
         self._counts.note_admission(opened)
         return opened
 

@@ -241,8 +241,13 @@ Booking = Settled | Amended | AlreadySettled | StillAlive | TooOld | Unavailable
 class Limiter(Protocol):
     """One set of limits and one set of books, shared by all nodes. Every call may be repeated without harm."""
 
-    async def admit(self, subject: Subject, needs: Needs) -> Admission:
-        """Reserve everything that a request may need, or nothing."""
+    async def admit(self, subject: Subject, needs: Needs, attempt: int = 1) -> Admission:
+        """Reserve everything that a request may need, or nothing.
+
+        Args:
+            attempt: the how many-th node this is that was asked, 1 to 9. An earlier one that comes to itself late is
+                told that it is settled: it must not take the reservation from one that was asked after it.
+        """
 
     async def adjust(self, hold: Hold, needs: Needs) -> Adjustment:
         """Make tokens and cost of a reservation what is needed now; a refusal changes nothing."""

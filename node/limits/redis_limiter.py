@@ -54,11 +54,11 @@ class RedisLimiter:
         self._ahead_ms = 0  # of Redis's clock over this machine's, as far as it mattered
         self._announced_s: dict[str, float] = {}
 
-    async def admit(self, subject: Subject, needs: Needs) -> port.Admission:
-        """One round trip; two where the clocks disagree on the day."""
+    async def admit(self, subject: Subject, needs: Needs, attempt: int = 1) -> port.Admission:
+        """One round trip; two where the clocks disagree on the day. An owner's name begins with its attempt."""
         if not await self._announce(subject.org):
             return port.Unavailable()
-        sent, delivery = Hold(subject, self._near_ms(), secrets.token_hex(8)), Delivery()
+        sent, delivery = Hold(subject, self._near_ms(), f"{attempt}{secrets.token_hex(8)}"), Delivery()
         answer = await self._admit_on(sent, needs, delivery)
         match answer:
             case ["day", now_ms]:

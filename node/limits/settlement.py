@@ -73,18 +73,18 @@ class Desk:
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
 
     async def open(
-        self, subject: Subject, needs: Needs, phases: Phases | None = None, *, is_repeated: bool = False
+        self, subject: Subject, needs: Needs, phases: Phases | None = None, *, attempt: int = 1
     ) -> Reservation | Refusal:
         """Admit; the reservation is then the caller's to enter, at once.
 
         A caller that is cancelled while Redis answers leaves nothing behind, nor does one that hears no answer.
 
         Args:
-            is_repeated: another node may have let it in, which only Redis knows.
+            attempt: above 1, another node may have let it in, which only Redis knows.
         """
-        if not is_repeated and (refusal := self.waits.refuse(subject, needs)) is not None:
+        if attempt == 1 and (refusal := self.waits.refuse(subject, needs)) is not None:
             return refusal
-        asked: asyncio.Task[Admission] = self.start(self.limiter.admit(subject, needs))
+        asked: asyncio.Task[Admission] = self.start(self.limiter.admit(subject, needs, attempt))
         notes = Notes(phases=phases)
         try:
             admission = await asyncio.shield(asked)

@@ -14,6 +14,8 @@ if day_of(now) ~= tonumber(ARGV[2]) then return {'day', now} end
 if redis.call('EXISTS', KEYS[1]) == 1 then return {'settled'} end
 local stored = redis.call('HMGET', KEYS[2], 'admitted_ms', 'remaining', 'reset_ms', 'owner')
 if stored[1] then
+  -- One that was asked earlier and froze has read its request only now: another has it, and its bill is to count.
+  if string.sub(ARGV[20], 1, 1) < string.sub(stored[4], 1, 1) then return {'settled'} end
   if stored[4] ~= ARGV[20] then -- another attempt at the same request: the earlier one broke before its answer
     redis.call('HSET', KEYS[2], 'owner', ARGV[20], 'facts', ARGV[15])
     redis.call('HDEL', KEYS[2], 'prefilled', 'input', 'output', 'cached')

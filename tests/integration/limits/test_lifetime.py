@@ -216,7 +216,7 @@ class CountingLimiter(RedisLimiter):
 
     asked = 0
 
-    async def admit(self, subject: Subject, needs: Needs) -> Admission:
+    async def admit(self, subject: Subject, needs: Needs, attempt: int = 1) -> Admission:
         self.asked += 1
         return await super().admit(subject, needs)
 
@@ -297,7 +297,7 @@ async def test_a_request_that_another_node_may_have_let_in_is_asked_about(world:
     desk = desk_of(world, tmp_path / "spool")
     assert isinstance(await desk.open(world.subject(limits), Needs(2, 18)), RateLimited)
     assert isinstance(await desk.open(taken, Needs(2, 18)), RateLimited)  # as the node knows it
-    again = await desk.open(taken, Needs(2, 18), is_repeated=True)
+    again = await desk.open(taken, Needs(2, 18), attempt=2)
     assert isinstance(again, Reservation)
     async with again:
         pass

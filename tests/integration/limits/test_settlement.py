@@ -455,3 +455,19 @@ async def test_what_expires_and_what_never_does(world: World) -> None:
 
 def test_the_price_of_these_tests_makes_the_cost_that_they_expect() -> None:
     assert PRICE.cost_nano_usd(100, 20) == COST
+
+
+async def test_a_node_that_was_asked_first_and_froze_takes_nothing_from_the_one_that_answers(world: World) -> None:
+    subject = world.subject(Limits(requests_per_minute=5, tokens_per_minute=1000))
+    answering = hold_of(await world.limiter().admit(subject, Needs(500, 5000), 2))
+    assert await world.limiter().admit(subject, Needs(), 1) == AlreadySettled()
+    assert await world.limiter().settle(bill(answering)) == Settled()
+    assert [each["outcome"] for each in await world.ledger()] == ["finished"]
+
+
+async def test_a_node_that_was_asked_later_takes_over(world: World) -> None:
+    subject = world.subject(Limits(requests_per_minute=5, tokens_per_minute=1000))
+    broken = hold_of(await world.limiter().admit(subject, Needs(500, 5000), 1))
+    answering = hold_of(await world.limiter().admit(subject, Needs(), 2))
+    assert await world.limiter().settle(bill(broken, NOTHING)) == AlreadySettled()
+    assert await world.limiter().settle(bill(answering)) == Settled()

@@ -335,9 +335,9 @@ async def test_a_request_that_another_node_let_in_is_not_told_to_wait_by_this_on
     assert (await client.ask())[1].status == 429
     again = client.body([["text", "a"]])
     assert (await client.send(again))[1].status == 429
-    _, answer = await client.send(again, request_id=lost.request_id, **{REPEATED: "1"})
+    _, answer = await client.send(again, request_id=lost.request_id, **{REPEATED: "2"})
     assert answer.status == 200
-    assert (await client.send(again, **{REPEATED: "1"}))[1].status == 429  # Redis knows nothing of this one
+    assert (await client.send(again, **{REPEATED: "2"}))[1].status == 429  # Redis knows nothing of this one
     assert [entry["node"] for entry in await client.bill()] == ["n1"]
 
 

@@ -83,12 +83,12 @@ async def ask(node: Node, body: bytes = BODY, **headers: str) -> aiohttp.ClientR
 
 async def test_the_other_node_gets_the_same_bytes_and_token_and_its_answer_comes_back(node: Node, peer: Peer) -> None:
     token, request_id = token_for("n1", "n2")
-    answer = await ask(node, BODY, **{"Authorization": token, "x-b3os-repeated": "1"})
+    answer = await ask(node, BODY, **{"Authorization": token, "x-b3os-repeated": "2"})
     assert await answer.json() == {"b3os": {"node": "n2"}}
     assert (peer.bodies, peer.requests[0].path, peer.requests[0].method) == ([BODY], PATH, "POST")
     assert peer.requests[0].headers["Authorization"] == token
     assert peer.requests[0].headers["x-b3os-forwarded"] == "1"
-    assert peer.requests[0].headers["x-b3os-repeated"] == "1"
+    assert peer.requests[0].headers["x-b3os-repeated"] == "2"
     assert answer.headers["request-id"] == request_id
     assert answer.headers["RateLimit-Limit"] == "7"
     assert answer.headers["x-b3os-ignored"] == "metadata"
