@@ -8,18 +8,9 @@ from __future__ import annotations
 
 from multidict import CIMultiDict, CIMultiDictProxy
 
+from shared.hop import FOR_CLIENTS
+
 _TO_NODE = ("Content-Type", "Accept", "anthropic-version", "anthropic-beta", "traceparent")
-_TO_CLIENT = (
-    "Content-Type",
-    "Retry-After",
-    "RateLimit-Limit",
-    "RateLimit-Remaining",
-    "RateLimit-Reset",
-    "x-should-retry",
-    "x-b3os-ignored",
-)
-# Proxies on the way must neither transform nor gather a stream.
-STREAM_HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
 # What aiohttp's client would add by itself: a node is to see what the caller sent, or that it is absent.
 NOT_ADDED = ("User-Agent", "Content-Type", "Accept")
 
@@ -34,7 +25,7 @@ def build_request_headers(received: CIMultiDictProxy[str], token: str) -> CIMult
 
 def build_response_headers(answered: CIMultiDictProxy[str]) -> CIMultiDict[str]:
     """What the client gets of the node's answer; ids, timing, length and framing are the edge's own."""
-    return _pick(answered, _TO_CLIENT)
+    return _pick(answered, FOR_CLIENTS)
 
 
 def join_timing(answered: CIMultiDictProxy[str]) -> str | None:

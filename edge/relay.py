@@ -12,11 +12,12 @@ import aiohttp
 from aiohttp import web
 
 from edge.departures import INTERRUPTION
-from edge.forward import STREAM_HEADERS, build_response_headers
+from edge.forward import build_response_headers
 from edge.frames import FrameCutter, FrameTooLong, render_broken
 from edge.settings import EdgeSection
 from edge.upstream import NodeLost, read_chunks
 from shared.errors import NODE_UNAVAILABLE, ApiError
+from shared.hop import STREAM_HEADERS
 from shared.web import CONTEXT
 
 MAX_WHOLE_BYTES = 64 << 20

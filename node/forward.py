@@ -20,7 +20,7 @@ from yarl import URL
 
 from shared.errors import BACKEND_UNAVAILABLE, ApiError
 from shared.heartbeat import Heartbeat
-from shared.hop import FORWARDED, NOT_STARTED, REPEATED
+from shared.hop import FOR_CLIENTS, FORWARDED, NOT_STARTED, REPEATED, STREAM_HEADERS
 from shared.web import CONTEXT, Handler
 
 CONNECT_S = 1.0
@@ -28,17 +28,7 @@ HEAD_S = 600.0
 CHUNK_S = 60.0
 MAX_WHOLE_BYTES = 64 << 20
 _TO_PEER = ("Authorization", "Content-Type", "Accept", "anthropic-version", "anthropic-beta", "traceparent", REPEATED)
-_BACK = (
-    "Content-Type",
-    "Retry-After",
-    "RateLimit-Limit",
-    "RateLimit-Remaining",
-    "RateLimit-Reset",
-    "x-should-retry",
-    "x-b3os-ignored",
-    NOT_STARTED,
-)
-_STREAM_HEADERS = {"Cache-Control": "no-cache, no-transform", "X-Accel-Buffering": "no"}
+_BACK = (*FOR_CLIENTS, NOT_STARTED)
 _log = logging.getLogger("b3os.forward")
 
 
@@ -144,7 +134,7 @@ class Forwarder:
     ) -> web.StreamResponse:
         """A peer that breaks off breaks this answer off, too: the edge ends the stream for the client."""
         response = web.StreamResponse(status=upstream.status, headers=_pick(upstream.headers, _BACK))
-        response.headers.update(_STREAM_HEADERS)
+        response.headers.update(STREAM_HEADERS)
         await response.prepare(request)
         try:
             while chunk := await _read_chunk(upstream):
