@@ -1,9 +1,9 @@
 """Who was refused a moment ago and would be again: refused here, and Redis is not asked.
 
 Decides how long a refusal is known to hold. Nothing is given back to the meter of requests, but for what a node that
-stops hands over, so a wait for it is exact or too long by that, and no request needs less than one. Tokens and money are given back whenever a request ends: for them an answer
-counts for a second, and for whoever needs as much. Places of running requests are always asked for. Must not know who
-counts.
+stops hands over, so a wait for it is exact or too long by that, and no request needs less than one. Tokens and money
+are given back whenever a request ends: for them an answer counts for a second, and for whoever needs as much. Places
+of running requests are always asked for. Must not know who counts.
 """
 
 from __future__ import annotations
