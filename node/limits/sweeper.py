@@ -30,6 +30,7 @@ ORGS_AT_ONCE = 500
 MOST_AT_ONCE = 1000
 FORGET_ORG_S = 2 * 86_400
 _FORGET = load_script("forget")
+_REST = load_script("rest")
 _log = logging.getLogger("b3os.sweeper")
 
 
@@ -74,13 +75,24 @@ class Sweeper:
         """Settle what was abandoned in any organization, unless another node is at it; return how many."""
         if not await self.store.ask(self._take_turn):
             return 0
-        orgs = await self.store.ask(_fetch_orgs) or []
+        orgs = await self._find_orgs()
         return sum([await self._sweep_some(orgs[at : at + ORGS_AT_ONCE]) for at in range(0, len(orgs), ORGS_AT_ONCE)])
 
     async def _take_turn(self, redis: Redis) -> bool:
         """The turn ends by itself: it is shorter than the next sweep is away."""
         turn_ms = min(TURN_MS, int(self.sweep_every_s * 1000))
         return bool(await redis.set(names.SWEEPER, self.node_id, nx=True, px=max(1, turn_ms)))
+
+    async def _find_orgs(self) -> list[str]:
+        """Those that were active in the last days; a few at a time, whoever was not and has no lease is forgotten."""
+        before_s = int(time.time()) - FORGET_ORG_S
+        listed = await self.store.ask(_fetch_orgs) or []
+        quiet = [org for org, active_s in listed if active_s < before_s][:ORGS_AT_ONCE]
+        at_rest = await self.store.ask(_without_leases(quiet)) if quiet else None
+        if at_rest:
+            await self.store.run(_REST, [names.ORGS], [before_s, *at_rest])
+        gone = set(at_rest or ())
+        return [org for org, _ in listed if org not in gone]
 
     async def _sweep_some(self, orgs: list[str]) -> int:
         now_ms = await self._now_ms()
@@ -140,16 +152,22 @@ async def _redis_ms(redis: Redis) -> int:
     return int(seconds) * 1000 + int(microseconds) // 1000
 
 
-async def _fetch_orgs(redis: Redis) -> list[str]:
-    """Those that were active in the last days; whoever was not, and has no lease left, is forgotten."""
-    orgs = cast("list[tuple[str, float]]", await redis.zrange(names.ORGS, 0, -1, withscores=True))
-    found = []
-    for org, active_s in orgs:
-        if active_s < time.time() - FORGET_ORG_S and not await redis.exists(names.leases_key(org)):
-            await redis.zrem(names.ORGS, org)
-        else:
-            found.append(org)
-    return found
+async def _fetch_orgs(redis: Redis) -> list[tuple[str, float]]:
+    """With the second when each was last active."""
+    return cast("list[tuple[str, float]]", await redis.zrange(names.ORGS, 0, -1, withscores=True))
+
+
+def _without_leases(orgs: list[str]) -> Callable[[Redis], Awaitable[list[str]]]:
+    """Which of them."""
+
+    async def fetch(redis: Redis) -> list[str]:
+        async with redis.pipeline(transaction=False) as reads:
+            for org in orgs:
+                reads.exists(names.leases_key(org))
+            found = cast("list[int]", await reads.execute())
+        return [org for org, has_leases in zip(orgs, found, strict=True) if not has_leases]
+
+    return fetch
 
 
 def _ended_leases(orgs: list[str], now_ms: int) -> Callable[[Redis], Awaitable[list[tuple[str, str]]]]:
