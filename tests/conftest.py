@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,19 @@ from tests.redis_server import running_redis
 
 if TYPE_CHECKING:
     from tests.integration.egress.lab import Lab
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_was_there_is_not_searched_for_garbage() -> None:
+    """By thousands of tests and vLLM's modules a full search comes to take a second, in which the loop stands still
+    and whoever waits for an answer gives up."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    """Libraries look at what is left of them when the process ends."""
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
