@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 import time
 
@@ -24,6 +25,7 @@ from edge.routing import Router
 from edge.settings import EdgeSection, EdgeSettings
 from edge.signing import BadSigningKey, load_signing_key
 from edge.upstream import NodeClient
+from shared.life import Life
 from shared.log import set_up_logging
 from shared.node_hosts import NodeHosts
 from shared.node_token import SigningKey
@@ -47,7 +49,7 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
         BadCertificate: files for TLS can't be used.
         SettingsError: something that settings ask for is not installed.
     """
-    edge = settings.edge
+    edge, life = settings.edge, Life(time.monotonic)
     certificate = _own_certificate(edge)
     towards_nodes = _towards_nodes(edge)
     redis = connect_redis(settings.redis.url)
@@ -57,7 +59,7 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
         redis,
         lookups,
         opened_identity(redis, lookups, edge, time.monotonic, time.time) as identity,
-        open_tracing(settings.tracing, "b3os-edge", trusts_callers=False) as tracing,
+        open_tracing(settings.tracing, "b3os-edge", trusts_callers=settings.tracing.trusts_callers) as tracing,
         Registry(redis, cluster, time.monotonic).following(),
         NodeClient.opened(
             edge, cluster, None if towards_nodes is None else towards_nodes.context, tracing.client_traces()
@@ -81,10 +83,17 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
             hangups = [] if towards_nodes is None else [towards_nodes.reload]
             stop_s = edge.drain_s + LAST_WORDS_S
             running = serving(sites, drain_s=stop_s, keepalive_s=edge.keepalive_s, on_hangup=hangups)
-            async with readiness.durability.watching(), running:
-                await wait_for_stop(sites, readiness.stop)
+
+            def stop(number: signal.Signals) -> None:
+                life.note_signal(number, departures.under_way, edge.lame_duck_s + edge.drain_s)
+                readiness.stop()
+
+            async with readiness.durability.watching(), running as (operator_listens, listens):
+                life.note_start(listens=listens, operator_listens=operator_listens, nodes=cluster.there)
+                await wait_for_stop(sites, stop)
                 await asyncio.sleep(edge.lame_duck_s)
                 asyncio.get_running_loop().call_later(edge.drain_s, departures.cut)
+    life.note_end(departures.were_cut)
 
 
 def _own_certificate(edge: EdgeSection) -> ServerCertificate | None:

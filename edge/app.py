@@ -44,7 +44,7 @@ def build_edge_app(proxy: Proxy, identity: IdentityParts, departures: Departures
     ):
         app.router.add_post(path, proxy.handler("infer:run", node_path))
     for path in ("models", r"models/{id:[\s\S]+}", "v1/models", r"v1/models/{id:[\s\S]+}"):
-        handler = proxy.handler("models:read")
+        handler = proxy.handler("models:read", count=identity.gate.count_list)
         app.router.add_get(f"{PREFIX}/{path}", handler, allow_head=False)
     app.router.add_route("HEAD", PREFIX, say_hello)
     keys, auth, device = identity.keys, identity.auth, identity.device

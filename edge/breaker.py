@@ -1,7 +1,7 @@
 """Whether a node that failed is asked again.
 
 Decides after how many failures a node is left alone and for how long; then one request tries it, and the others wait
-for what becomes of that one. Must not know what failed, nor who else there is.
+for what becomes of that one, or until its client has left it. Must not know what failed, nor who else there is.
 """
 
 from __future__ import annotations
@@ -38,11 +38,23 @@ class Breaker:
         """Whether it failed so often that it is left alone, or tried by one request, until it has answered."""
         return self.failures >= FAILURES
 
-    def begin(self, now_s: float) -> None:
-        """It is asked. After failures this is the one that tries, unless it is asked for want of any other."""
-        if self.is_open and self.lets_through(now_s):
-            self.shut_until_s = now_s + PROBE_S
-            self._is_tried = True
+    def begin(self, now_s: float) -> float | None:
+        """It is asked. After failures this is the one that tries, unless it is asked for want of any other.
+
+        Returns:
+            Until when it has the node for itself, if it is the one that tries.
+        """
+        if not (self.is_open and self.lets_through(now_s)):
+            return None
+        self.shut_until_s = now_s + PROBE_S
+        self._is_tried = True
+        return self.shut_until_s
+
+    def abandon(self, until_s: float | None) -> None:
+        """Whoever asked left before there was an answer, so the next one tries; `until_s` is what `begin` said."""
+        if self._is_tried and until_s == self.shut_until_s:
+            self._is_tried = False
+            self.shut_until_s = 0.0
 
     def avoid(self, now_s: float, for_s: float) -> None:
         """It answers, but takes nothing just now."""

@@ -19,7 +19,7 @@ from edge.auth.key_store import is_name
 from edge.auth.store import RecordExists, UnknownRecord
 from edge.settings import StoreSettings
 from edge.signing import BadSigningKey, create_key_files
-from shared.redis import connect_redis
+from shared.redis import REFUSALS, connect_redis, refusal_of
 from shared.settings import config_tables, load_settings
 
 T = TypeVar("T")
@@ -69,5 +69,7 @@ def on_redis(work: Callable[[Redis], Awaitable[T]]) -> T:
         return asyncio.run(run())
     except (UnknownRecord, RecordExists) as error:
         raise click.ClickException(f"{error}") from None
-    except (RedisError, OSError):  # their texts may hold the URL, and so its password
+    except (RedisError, OSError) as error:  # their texts may hold the URL, and so its password
+        if (word := refusal_of(error)) is not None:
+            raise click.ClickException(f"Redis refused with {word}: {REFUSALS[word]}") from None
         raise click.ClickException("Redis does not answer as expected; B3OS_REDIS_URL says where it is") from None

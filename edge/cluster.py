@@ -168,11 +168,12 @@ class Cluster:
 
         Args:
             is_whole: whether those that are missing are lost. They are not while Redis has just come back: it may
-                have forgotten them, and they need a moment to tell again.
+                have forgotten them, and they need a moment to tell again. Who says that it stopped is gone at once.
         """
         self.is_fresh = True
         read = {each.id: each for each in heartbeats}
-        told = {node_id: each for node_id, each in read.items() if self._is_believed(each)}
+        believed = {node_id: each for node_id, each in read.items() if self._is_believed(each)}
+        told = {node_id: each for node_id, each in believed.items() if each.state != "stopped"}
         self._refused &= read.keys()
         for node_id, heartbeat in told.items():
             node = self._nodes.get(node_id)
@@ -181,18 +182,20 @@ class Cluster:
             if not self._is_fixed:
                 node.url = heartbeat.url
             node.hear(heartbeat)
-        for node_id in [each for each in self._nodes if each not in told] if is_whole else ():
-            self._lose(self._nodes[node_id])
+        for node in [each for each in self._nodes.values() if each.id not in told]:
+            has_stopped = node.id in believed
+            if has_stopped or is_whole:
+                self._lose(node, has_stopped=has_stopped)
         self._sort()
 
-    def _lose(self, node: Node) -> None:
+    def _lose(self, node: Node, *, has_stopped: bool) -> None:
         if node.heartbeat is None:
             return  # of the settings, and it never told anything: it may have no Redis
         if not self._is_fixed and not node.in_flight:
             del self._nodes[node.id]
         if node.is_there:
-            level = logging.INFO if node.heartbeat.state == "draining" else logging.WARNING
-            _log.log(level, "node left", extra={"facts": {"node": node.id, "in_flight": node.in_flight}})
+            level, said = (logging.INFO, "node stopped") if has_stopped else (logging.WARNING, "node left")
+            _log.log(level, said, extra={"facts": {"node": node.id, "in_flight": node.in_flight}})
             node.lose()
 
     def _is_believed(self, heartbeat: Heartbeat) -> bool:
@@ -253,11 +256,17 @@ class Cluster:
                 found.append(node)
         return found
 
-    def note_begin(self, node: Node) -> None:
-        """A request is on its way to it."""
-        if node.breaker.failures:
-            node.breaker.begin(self._clock())
-            self._see(node)
+    def note_begin(self, node: Node) -> float | None:
+        """A request is on its way to it. What comes back is for `note_abandoned`."""
+        if not node.breaker.failures:
+            return None
+        until_s = node.breaker.begin(self._clock())
+        self._see(node)
+        return until_s
+
+    def note_abandoned(self, node: Node, until_s: float | None) -> None:
+        """Whoever asked has left before it answered."""
+        node.breaker.abandon(until_s)
 
     def note_success(self, node: Node) -> None:
         """It answered."""

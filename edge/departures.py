@@ -18,10 +18,20 @@ INTERRUPTION: web.RequestKey[Interruption] = web.RequestKey("interruption", Inte
 
 
 class Departures:
-    """All of them."""
+    """All of them.
+
+    Attributes:
+        were_cut: how many did not end by themselves.
+    """
 
     def __init__(self) -> None:
         self._under_way: set[Interruption] = set()
+        self.were_cut = 0
+
+    @property
+    def under_way(self) -> int:
+        """How many have not ended."""
+        return len(self._under_way)
 
     def middleware(self) -> Callable[..., Awaitable[web.StreamResponse]]:
         """For each request, within the middleware that renders errors."""
@@ -46,5 +56,6 @@ class Departures:
 
     def cut(self) -> None:
         """End them all."""
+        self.were_cut += self.under_way
         for interruption in list(self._under_way):
             interruption.interrupt()

@@ -10,7 +10,7 @@ from multidict import CIMultiDict, CIMultiDictProxy
 
 from shared.hop import FOR_CLIENTS
 
-_TO_NODE = ("Content-Type", "Accept", "anthropic-version", "anthropic-beta", "traceparent")
+_TO_NODE = ("Content-Type", "Accept", "anthropic-version", "anthropic-beta")
 # What aiohttp's client would add by itself: a node is to see what the caller sent, or that it is absent.
 NOT_ADDED = ("User-Agent", "Content-Type", "Accept")
 

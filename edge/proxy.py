@@ -10,7 +10,7 @@ from collections.abc import Callable
 import aiohttp
 from aiohttp import web
 
-from edge.auth.authenticate import Authenticator
+from edge.auth.authenticate import Authenticator, Identity, caller_of
 from edge.budget import BodyBudget, Lease
 from edge.cluster import Carried
 from edge.forward import build_request_headers, join_timing
@@ -21,6 +21,9 @@ from edge.upstream import REJECTIONS, NodeClient, Outgoing
 from shared.errors import BODY_TOO_LARGE, NODE_UNAVAILABLE, ApiError
 from shared.node_token import Caller, SigningKey, mint
 from shared.web import CONTEXT, Handler, read_body
+
+Count = Callable[[Identity], None]
+"""Counts a request for its caller, and refuses one too many."""
 
 
 class Proxy:
@@ -54,14 +57,20 @@ class Proxy:
         """And how many bytes of them may be."""
         return self._settings.max_bodies_bytes
 
-    def handler(self, scope: str, node_path: str | None = None) -> Handler:
-        """A handler for callers with `scope`, answered by the node's `node_path`, or by its route of this name."""
+    def handler(self, scope: str, node_path: str | None = None, count: Count = lambda identity: None) -> Handler:
+        """A handler for callers with `scope`, answered by the node's `node_path`, or by its route of this name.
+
+        Args:
+            count: where no node does.
+        """
 
         async def handle(request: web.Request) -> web.StreamResponse:
             context = request[CONTEXT]
             with context.phases.measure("edge_auth"):
-                caller = await self._authenticator.authenticate(request, scope)
+                identity = await self._authenticator.identify(request, scope)
+                caller = caller_of(identity)
             context.facts.update(org=caller.org, actor=caller.actor_id)
+            count(identity)
             with Carried() as carried:
                 with self._budget.lease(caller.org) as lease:
                     body = await self._read_body(request, lease)

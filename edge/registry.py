@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 
 from edge.cluster import Cluster
 from shared.heartbeat import LIFETIME_MS, HeartbeatParser, read_all
+from shared.redis import cause_of
 from shared.tasks import in_background
 
 EVERY_S = 1.0
@@ -66,7 +67,7 @@ class Registry:
     def _note_failure(self, error: Exception) -> None:
         self.failures += 1
         if self.failures == 1:
-            _log.warning("registry is away", extra={"facts": {"cause": type(error).__name__}})
+            _log.warning("registry is away", extra={"facts": {"cause": cause_of(error)}})
         self._answers_since_s = None
         self._cluster.is_fresh = False
 

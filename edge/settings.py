@@ -50,7 +50,7 @@ class EdgeSection(Section):
         device_logins_per_address: how many log-ins by device an address may begin in ten minutes.
         unknown_credentials_per_address: how many keys and sessions that nobody has an address may show in a minute.
         management_per_minute, management_burst: how often one caller may ask outside inference, in the long run and
-            at once after a pause. `edge/api/gate.py` says who is one.
+            at once after a pause. `edge/api/gate.py` says who is one, and how much more often he may ask for models.
     """
 
     env_aliases: ClassVar[Mapping[str, str]] = {

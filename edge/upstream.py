@@ -125,7 +125,7 @@ class NodeClient:
         for place, node in enumerate(route.nodes, 1):
             is_last = place == len(route.nodes) or lost > 1
             carried.move(node)
-            self._cluster.note_begin(node)
+            tries_until_s = self._cluster.note_begin(node)
             sent = outgoing if place == 1 else outgoing.repeated(place)
             try:
                 answer = await self._send_to(node, sent, has_other=not is_last)
@@ -136,6 +136,9 @@ class NodeClient:
                 if lost > 1 or isinstance(error, NodeTooSlow):
                     break
                 continue
+            except asyncio.CancelledError:
+                self._cluster.note_abandoned(node, tries_until_s)
+                raise
             if answer.status == 409:
                 _log.warning("a node had this request already", extra={"facts": {"node": node.id}})
             if answer.status == 401:

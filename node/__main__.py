@@ -7,6 +7,7 @@ import ctypes
 import functools
 import gc
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -30,8 +31,10 @@ from node.limits.counted import LimitCounts
 from node.limits.opening import open_limits
 from node.limits.spool_owner import BadSpool
 from node.metrics import observing_node
+from node.namesake import IdTaken, claim_id
 from node.peers import Peers
 from node.settings import NodeSection, NodeSettings
+from shared.life import Life
 from shared.log import set_up_logging
 from shared.node_hosts import NodeHosts
 from shared.redis import connect_redis
@@ -56,7 +59,7 @@ def main() -> None:
         uvloop.run(run(settings, Path(os.environ.get("B3OS_HOME", ".b3os"))))
     except SettingsError as error:
         sys.exit(f"b3os node: the settings are wrong:\n{error}")
-    except (CannotListen, BadCertificate, BadSpool) as error:
+    except (CannotListen, BadCertificate, BadSpool, IdTaken) as error:
         sys.exit(f"b3os node: {error}")
     # An engine that is still loading lives in a thread that nothing can interrupt; all else has ended in order.
     sys.stderr.flush()
@@ -67,9 +70,9 @@ async def run(settings: NodeSettings, home: Path) -> None:
     """Serve, start the engine beside it, and stop in the reverse order.
 
     Raises:
-        BadCertificate, BadSpool, CannotListen, SettingsError: before anything runs.
+        BadCertificate, BadSpool, CannotListen, IdTaken, SettingsError: before anything runs.
     """
-    section = settings.node
+    section, life = settings.node, Life(time.monotonic)
     certificates = _certificates_of(section)
     model = _served_model(settings, home / "models")
     towards_peers = _towards_peers(section)
@@ -91,8 +94,9 @@ async def run(settings: NodeSettings, home: Path) -> None:
         ) as forwarder,
         connect_redis(settings.redis.url, max_connections=4) as registry,
     ):
-        images.warm_up()
         ask = functools.partial(ask_registry, registry)
+        await claim_id(ask, section.id, section.told_url(), time.monotonic)
+        images.warm_up()
         peers = Peers(section.id, NodeHosts(section.peer_hosts), time.monotonic, ask)
         admission = Admission(section.id, model, desk, refusals)
         app = build_node_app(
@@ -119,13 +123,28 @@ async def run(settings: NodeSettings, home: Path) -> None:
             _calm_collector()
             hangups = [] if towards_peers is None else [towards_peers.reload]
             running = serving(sites, drain_s=ENDINGS_S, on_hangup=hangups)
-            async with pulse.beating(), Hearing(registry, peers).listening(), running:
+
+            def stop(number: signal.Signals) -> None:
+                life.note_signal(number, supervisor.handover.under_way, section.drain_s)
+                supervisor.drain()
+
+            async with pulse.beating(), Hearing(registry, peers).listening(), running as (listens, operator_listens):
+                life.note_start(
+                    node=section.id,
+                    boot=pulse.boot,
+                    model=model.served_id,
+                    engine=section.engine,
+                    listens=listens,
+                    operator_listens=operator_listens,
+                    told_url=section.told_url(),
+                )
                 supervisor.start()
-                await wait_for_stop(sites, supervisor.drain)
+                await wait_for_stop(sites, stop)
                 # It listens still: what comes is refused as not begun with, for the edge to take elsewhere.
-                await supervisor.drained(section.drain_s)
+                cut = await supervisor.drained(section.drain_s)
                 desk.stop()  # whoever is cancelled from here on has not left
     await supervisor.stop()
+    life.note_end(cut)
 
 
 def _calm_collector() -> None:

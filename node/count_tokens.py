@@ -8,7 +8,7 @@ from aiohttp import web
 
 from node.engine.supervisor import Supervisor
 from node.limits.estimate import NOTHING
-from node.receive import Receiver
+from node.receive import Arrival, Receiver
 from node.wire.parse import parse_count
 from shared.web import json_response
 
@@ -24,6 +24,10 @@ class CountTokensHandler:
         """The count equals `usage.input_tokens` of the same request, since the code is the same."""
         arrival = await self.receiver.admit(request, self.supervisor.engine, NOTHING)
         async with arrival.ticket:
-            message, _ = await self.receiver.read(arrival, parse_count)
-            rendered = await self.receiver.render(arrival, message)
+            with self.supervisor.handover.place():
+                return await self._answer(arrival)
+
+    async def _answer(self, arrival: Arrival) -> web.Response:
+        message, _ = await self.receiver.read(arrival, parse_count)
+        rendered = await self.receiver.render(arrival, message)
         return json_response({"input_tokens": rendered.prompt_tokens})

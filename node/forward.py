@@ -18,6 +18,7 @@ from aiohttp import web
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from node.handover import Handover
 from shared.errors import BACKEND_UNAVAILABLE, ApiError
 from shared.heartbeat import Heartbeat
 from shared.hop import FOR_CLIENTS, FORWARDED, NOT_STARTED, REPEATED, STREAM_HEADERS
@@ -72,15 +73,17 @@ class Forwarder:
         ) as session:
             yield cls(session)
 
-    def around(self, handler: Handler) -> Handler:
-        """The handler, for requests that may be another node's."""
+    def around(self, handler: Handler, handover: Handover) -> Handler:
+        """The handler, for requests that may be another node's. This one doesn't stop before they have their answers,
+        and passes no more on then: the peer may have begun with what it got."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
             try:
                 return await handler(request)
             except ServedElsewhere as found:
                 peer, body = found.peer, found.body
-            return await self._forward(request, peer, body)
+            with handover.kept():
+                return await self._forward(request, peer, body)
 
         return handle
 

@@ -1,7 +1,7 @@
-"""Requests that were let in and have no answer yet: what a node that stops has not begun with goes back to the edge.
+"""Requests that are under way in a node, and what it has not begun with when it stops: that goes back to the edge.
 
 Decides who goes back. Must not know HTTP or engines. A prompt that is being computed is none of these: its answer may
-well come in time, and another node would have to begin anew.
+well come in time, and another node would have to begin anew. Nor is what another node has been given from here.
 """
 
 from __future__ import annotations
@@ -47,20 +47,37 @@ class Handover:
         Raises:
             ApiError: it goes back.
         """
+        with self.kept():
+            place = Place()
+            self._waiting[place] = None
+            try:
+                yield place
+            except asyncio.CancelledError:
+                if place.interruption.absorb():
+                    raise self._refusal() from None
+                raise
+            finally:
+                self._waiting.pop(place, None)
+
+    @property
+    def under_way(self) -> int:
+        """How many have not ended."""
+        return self._held
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Around what never goes back once it has begun.
+
+        Raises:
+            ApiError: it comes too late.
+        """
         if self.is_closed:
             raise self._refusal()
-        place = Place()
-        self._waiting[place] = None
         self._held += 1
         self._is_idle.clear()
         try:
-            yield place
-        except asyncio.CancelledError:
-            if place.interruption.absorb():
-                raise self._refusal() from None
-            raise
+            yield
         finally:
-            self._waiting.pop(place, None)
             self._held -= 1
             if not self._held:
                 self._is_idle.set()

@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 
 from node.peers import Peers
 from shared.heartbeat import EVERY_S, Heartbeat, HeartbeatParser, hear_all, read_nodes
+from shared.redis import cause_of
 from shared.tasks import in_background
 
 APART_S = 0.03
@@ -54,7 +55,7 @@ class Hearing:
         except _FAILURES as error:
             self.missed += 1
             if self.missed == 1:
-                _log.warning("the registry tells nothing", extra={"facts": {"cause": type(error).__name__}})
+                _log.warning("the registry tells nothing", extra={"facts": {"cause": cause_of(error)}})
             return False
         self.missed, self._nodes = 0, len(texts)
         self._peers.hear(self._parser.parse(texts))

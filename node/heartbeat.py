@@ -1,7 +1,8 @@
 """Tells in Redis that this node lives, where it is and what it does.
 
-Decides when: every two seconds, and at once when its state changes. Must not know what edges do with it, nor who else
-is there. A Redis that is away is asked again and again, and told of once.
+Decides when: every two seconds, at once when its state changes, and a last time when it stops. Must not know what
+edges do with it, nor what another process under its id means: `namesake`. A Redis that is away is asked again and
+again, and told of once.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from node.engine.supervisor import Supervisor
+from node.namesake import Namesake
 from shared.heartbeat import EVERY_S, Heartbeat, ModelCard, NodeState, send_heartbeat, send_leave
+from shared.redis import cause_of
 from shared.tasks import in_background
 
 LOOK_EVERY_S = 0.1
@@ -32,7 +35,7 @@ class Pulse:
     """One node's.
 
     Attributes:
-        missed: heartbeats that did not reach Redis since one did.
+        boot: which process of its id this is. missed: heartbeats that did not reach Redis since one did.
     """
 
     def __init__(
@@ -47,7 +50,8 @@ class Pulse:
         self._redis, self._node_id, self._url = redis, node_id, url
         self._card, self._supervisor = card, supervisor
         self._clock = clock
-        self._boot = secrets.token_hex(8)
+        self.boot = secrets.token_hex(8)
+        self._namesake = Namesake(node_id, url)
         self._beats = 0
         self._tried: NodeState | None = None
         self._next_s = clock()
@@ -68,7 +72,7 @@ class Pulse:
         return Heartbeat(
             id=self._node_id,
             url=self._url,
-            boot=self._boot,
+            boot=self.boot,
             beat=self._beats,
             state=self._supervisor.state,
             models=(self._card(),),
@@ -84,19 +88,20 @@ class Pulse:
         heartbeat = self.build()
         try:
             async with asyncio.timeout(_ANSWER_S):
-                await send_heartbeat(self._redis, heartbeat)
+                other = await send_heartbeat(self._redis, heartbeat)
         except (RedisError, OSError, TimeoutError, RuntimeError) as error:  # the last: uvloop's, of a closed one
             self._note_miss(error)
             return False
         if self.missed:
             _log.info("the registry hears again", extra={"facts": {"missed": self.missed}})
         self.missed = 0
+        self._namesake.note(other)
         return True
 
     def _note_miss(self, error: Exception) -> None:
         self.missed += 1
         if self.missed == 1:
-            _log.warning("the registry does not hear", extra={"facts": {"cause": type(error).__name__}})
+            _log.warning("the registry does not hear", extra={"facts": {"cause": cause_of(error)}})
 
     async def _beat_forever(self) -> None:
         while True:
@@ -114,8 +119,17 @@ class Pulse:
         self._next_s = self._clock() + (EVERY_S if is_heard else RETRY_S)
 
     async def _leave(self) -> None:
+        last = Heartbeat(
+            id=self._node_id,
+            url=self._url,
+            boot=self.boot,
+            beat=self._beats + 1,
+            state="stopped",
+            models=(),
+            version=_VERSION,
+        )
         try:
             async with asyncio.timeout(_ANSWER_S):
-                await send_leave(self._redis, self._node_id, self._boot)
+                await send_leave(self._redis, last)
         except (RedisError, OSError, TimeoutError, RuntimeError) as error:
-            _log.info("the registry did not hear the end", extra={"facts": {"cause": type(error).__name__}})
+            _log.info("the registry did not hear the end", extra={"facts": {"cause": cause_of(error)}})

@@ -127,28 +127,31 @@ class Answer:
         await stream.send([event])
 
     async def whole(self, started: Piece, pieces: AsyncIterator[Piece]) -> web.Response:
-        """The same events, accumulated."""
+        """The same events, accumulated.
+
+        It is settled once there is an answer: what the books say is what the client hears.
+        """
         self._note_first_token(started)
         with self._context.phases.measure("model"):
             events = [event async for batch in self._events(started, pieces) for event in batch]
+        response = json_response(accumulate(events))
         self._notes.status = 200
-        return json_response(accumulate(events))
+        await self._finish()
+        return response
 
     async def _events(self, started: Piece, pieces: AsyncIterator[Piece]) -> AsyncIterator[list[Event]]:
         """Feed the machine until it ended; a generation that a stop sequence ended goes on no further.
 
-        It is settled before the last events: whoever has heard the end may ask again at once, and must not be refused
-        for what this request still holds.
+        A stream is settled before its last events: whoever has heard the end may ask again at once, and must not be
+        refused for what this request still holds.
         """
         yield self._machine.feed(started)
         async for piece in pieces:
             self._inspector.see(piece)
             events = self._machine.feed(piece)
             is_over = self._machine.stop_reason is not None
-            if is_over:
-                self._note_end()
-                await self._generation.aclose()
-                await self._reservation.finish()
+            if is_over and self._is_stream:
+                await self._finish()
             if events:
                 yield events
             if is_over:
@@ -163,6 +166,12 @@ class Answer:
             phases.add("prefill", started.prefill_ms)
         if self._is_stream:
             phases.add("ttft", self._first_ms)
+
+    async def _finish(self) -> None:
+        """The answer is whole: nothing more is computed, and the bill is booked."""
+        self._note_end()
+        await self._generation.aclose()
+        await self._reservation.finish()
 
     def _note_end(self) -> None:
         usage = self._generation.usage

@@ -1,7 +1,9 @@
 """What nodes tell of themselves in Redis, and how edges, nodes and operators read it.
 
 Decides the names, the form and the lifetime of a heartbeat. Must not know who writes one, nor what follows from it.
-A node is in the registry for as long as its last heartbeat lives: there is no clock to compare.
+A node is in the registry for as long as its last heartbeat lives: there is no clock to compare. One that stops in
+order leaves the set of ids at once, and its last heartbeat says `stopped`, to those who knew it and ask for it by its
+id: they can tell that it has not died.
 """
 
 from __future__ import annotations
@@ -26,11 +28,13 @@ NodeState = Literal["starting", "ready", "restarting", "failed", "draining", "st
 _log = logging.getLogger("b3os.heartbeat")
 
 # It costs the same however many there are.
-# KEYS: 1 ids, 2 own heartbeat. ARGV: 1 own id, 2 heartbeat, 3 its lifetime in ms
+# KEYS: 1 ids, 2 own heartbeat. ARGV: 1 own id, 2 heartbeat, 3 its lifetime in ms, 4 the own process
 _BEAT = """
+local told = redis.pcall('GET', KEYS[2])
 redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 redis.call('SADD', KEYS[1], ARGV[1])
-return 1
+if type(told) == 'string' and not string.find(told, ARGV[4], 1, true) then return told end
+return false
 """
 # One step, so that nobody is taken out of the set who beats just then.
 # KEYS: 1 ids. ARGV: 1 what names of heartbeats begin with, then ids
@@ -40,11 +44,11 @@ for at = 2, #ARGV do
 end
 return 1
 """
-# KEYS as of a beat. ARGV: 1 own id, 2 the own process: another one under the same id may have come meanwhile
+# KEYS and ARGV as of a beat. Another process under the same id may have come meanwhile.
 _LEAVE = """
-local told = redis.call('GET', KEYS[2])
-if told and string.find(told, ARGV[2], 1, true) then
-  redis.call('DEL', KEYS[2])
+local told = redis.pcall('GET', KEYS[2])
+if type(told) ~= 'string' or string.find(told, ARGV[4], 1, true) then
+  redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
   redis.call('SREM', KEYS[1], ARGV[1])
 end
 return 1
@@ -84,10 +88,10 @@ class Heartbeat(BaseModel):
     beat: int
     state: NodeState
     models: tuple[ModelCard, ...] = Field(max_length=MOST_MODELS)
-    running: int = Field(0, ge=0)
-    waiting: int = Field(0, ge=0)
+    running: int = Field(default=0, ge=0)
+    waiting: int = Field(default=0, ge=0)
     cache_usage: float | None = None
-    version: str = Field("", max_length=32)
+    version: str = Field(default="", max_length=32)
 
     def serves(self, model: str) -> bool:
         """Whether it has a model of this id."""
@@ -99,15 +103,19 @@ def node_key(node_id: str) -> str:
     return f"b3os:node:{node_id}"
 
 
-async def send_heartbeat(redis: Redis, heartbeat: Heartbeat) -> None:
-    """Tell of oneself. Redis's errors pass."""
-    own = (node_key(heartbeat.id), heartbeat.id, heartbeat.model_dump_json(), LIFETIME_MS)
-    await cast("Any", redis.eval(_BEAT, 2, NODES, *own))
+async def send_heartbeat(redis: Redis, heartbeat: Heartbeat) -> Heartbeat | None:
+    """Tell of oneself, and hear what another process told under this id since, if any did. Redis's errors pass."""
+    other: str | None = await cast("Any", redis.eval(_BEAT, 2, NODES, *_own(heartbeat)))
+    return None if other is None else _parse(other)
 
 
-async def send_leave(redis: Redis, node_id: str, boot: str) -> None:
-    """Be in the registry no longer. Redis's errors pass."""
-    await cast("Any", redis.eval(_LEAVE, 2, NODES, node_key(node_id), node_id, boot))
+async def send_leave(redis: Redis, last: Heartbeat) -> None:
+    """Be in the registry no longer, and leave word of it: a heartbeat that says `stopped`. Redis's errors pass."""
+    await cast("Any", redis.eval(_LEAVE, 2, NODES, *_own(last)))
+
+
+def _own(heartbeat: Heartbeat) -> tuple[str, ...]:
+    return node_key(heartbeat.id), heartbeat.id, heartbeat.model_dump_json(), str(LIFETIME_MS), heartbeat.boot
 
 
 async def read_nodes(redis: Redis, ids: Iterable[str]) -> dict[str, str]:

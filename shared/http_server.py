@@ -63,9 +63,13 @@ class ContractHandler(RequestHandler):
         _log.warning(text, extra={"facts": {"cause": type(fault).__name__}})
 
     def data_received(self, data: bytes) -> None:
-        """Keep two promises: a body that breaks is refused at once, and a client that leaves is noticed."""
+        """Keep three promises: a body that breaks is refused at once, a client that leaves is noticed, and an upload
+        that is under way when the server stops goes on."""
         known = len(self._messages)
-        super().data_received(data)
+        if (self._close or self._force_close) and not self._newest_body.is_eof():
+            self._take_the_rest(data)
+        else:
+            super().data_received(data)
         for message, body in list(self._messages)[known:]:
             if not isinstance(message, _ErrInfo):
                 self._newest_body = body
@@ -73,6 +77,19 @@ class ContractHandler(RequestHandler):
                 self._newest_body.set_exception(web.RequestPayloadError("the body can't be read"))
         if self._is_deaf():
             self.force_close()
+
+    def _take_the_rest(self, data: bytes) -> None:
+        """From its shutdown on aiohttp drops all that comes, the rest of bodies too for which it lets handlers wait.
+
+        What follows the body is not answered any more, whatever it is.
+        """
+        closing, closing_by_force = self._close, self._force_close
+        self._close = self._force_close = False
+        try:
+            super().data_received(data)
+        finally:
+            self._close |= closing
+            self._force_close |= closing_by_force
 
     def _is_deaf(self) -> bool:
         """Whether so much waits behind a running request that aiohttp stops reading, and sees no end of it."""

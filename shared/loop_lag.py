@@ -1,4 +1,4 @@
-"""How late the event loop is: what holds it holds every request of the process.
+"""How late the event loop is, and how much is on it: what holds it holds every request of the process.
 
 Decides how often it is looked at. Must not know what runs on it.
 """
@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-from prometheus_client import Histogram, Metric
+from prometheus_client import Gauge, Histogram, Metric
 from prometheus_client.registry import Collector
 
 from shared.tasks import in_background
@@ -20,7 +20,11 @@ _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5
 
 
 class LoopLag(Collector):
-    """Sleeps, and counts by how much it overslept."""
+    """Sleeps, and counts by how much it overslept, and the tasks that there are.
+
+    Those are counted here and not when somebody asks: metrics are read in another thread, in which a loop's tasks
+    change under whoever goes through them.
+    """
 
     def __init__(
         self,
@@ -34,13 +38,16 @@ class LoopLag(Collector):
             registry=None,
             buckets=_BUCKETS_S,
         )
+        self._tasks = Gauge("b3os_event_loop_tasks", "Tasks of the event loop, a moment ago.", registry=None)
 
     def collect(self) -> Iterator[Metric]:
         """What was seen so far."""
         yield from self._lag.collect()
+        yield from self._tasks.collect()
 
     async def look(self) -> None:
         """Once."""
+        self._tasks.set(len(asyncio.all_tasks()))
         began_s = self._clock()
         await self._sleep(LOOK_EVERY_S)
         self._lag.observe(max(0.0, self._clock() - began_s - LOOK_EVERY_S))

@@ -34,10 +34,9 @@ _HEADERS = ("traceparent", "tracestate")
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
-def build_sampler(ratio: float, *, trusts_callers: bool) -> Sampler:
-    """Which requests are traced: by their trace's id, or as the caller decided if it is to be trusted with that."""
-    by_id = TraceIdRatioBased(ratio)
-    return ParentBased(by_id) if trusts_callers else by_id
+def build_sampler(ratio: float) -> Sampler:
+    """Which requests are traced: where a trace begins by its id, and from there on as it was decided then."""
+    return ParentBased(TraceIdRatioBased(ratio))
 
 
 @contextlib.asynccontextmanager
@@ -46,11 +45,10 @@ async def open_otel(service: str, endpoint: str, ratio: float, *, trusts_callers
 
     The SDK's own variables count too (`OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_RESOURCE_ATTRIBUTES`, …).
     """
-    sampler = build_sampler(ratio, trusts_callers=trusts_callers)
-    provider = TracerProvider(sampler, Resource.create({"service.name": service}))
+    provider = TracerProvider(build_sampler(ratio), Resource.create({"service.name": service}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint, timeout=EXPORT_S)))
     try:
-        yield OtelTracing(provider)
+        yield OtelTracing(provider, trusts_callers=trusts_callers)
     finally:
         await asyncio.to_thread(provider.shutdown)
 
@@ -58,8 +56,9 @@ async def open_otel(service: str, endpoint: str, ratio: float, *, trusts_callers
 class OtelTracing:
     """See `shared.tracing.Tracing`."""
 
-    def __init__(self, provider: TracerProvider) -> None:
+    def __init__(self, provider: TracerProvider, *, trusts_callers: bool) -> None:
         self._tracer = provider.get_tracer("b3os")
+        self._trusts_callers = trusts_callers
 
     def attach(self, app: web.Application) -> None:
         """Inside of what renders errors, so that refusals are seen as what they are."""
@@ -86,7 +85,7 @@ class OtelTracing:
             context, clock = request[CONTEXT], _Clock()
             span = self._tracer.start_span(
                 f"{request.method} {_route_of(request)}",
-                _parent_of(request),
+                _parent_of(request) if self._trusts_callers else Context(),
                 SpanKind.SERVER,
                 {"http.request.method": request.method, "http.route": _route_of(request)},
                 start_time=clock.ns(context.phases.started_at_s),

@@ -1,18 +1,56 @@
 """One tuned Redis client, so that a dead or frozen Redis costs a second and never a hung request.
 
-Must not know what is stored: names of keys live beside the code that owns them.
+Decides what may be told of a Redis that fails: one word. Its own texts hold names of keys, values and addresses. Must
+not know what is stored: names of keys live beside the code that owns them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
 
 from shared.settings import Section, SettingsError
+
+REFUSALS: Mapping[str, str] = MappingProxyType(
+    {
+        "WRONGPASS": "user or password in B3OS_REDIS_URL are wrong",
+        "NOAUTH": "B3OS_REDIS_URL has no password",
+        "NOPERM": "its user lacks a right: make the ACL file anew",
+        "LOADING": "Redis reads its files, and answers when it has",
+        "READONLY": "B3OS_REDIS_URL leads to a replica",
+        "MASTERDOWN": "B3OS_REDIS_URL leads to a replica that has lost its master",
+        "OOM": "Redis has no memory left",
+        "MISCONF": "Redis can't write to its disk",
+        "NOREPLICAS": "Redis lacks the replicas without which it takes no writes",
+        "BUSY": "a script of somebody's runs without end",
+        "MOVED": "B3OS_REDIS_URL leads to a Redis Cluster, which is not supported",
+        "CROSSSLOT": "B3OS_REDIS_URL leads to a Redis Cluster, which is not supported",
+        "CLUSTERDOWN": "B3OS_REDIS_URL leads to a Redis Cluster, which is not supported",
+    }
+)
+"""With what words Redis refuses, and what that means for whoever runs it."""
+
+
+def refusal_of(error: BaseException) -> str | None:
+    """The word with which Redis refused; None where it did not, or with none that is known."""
+    if not isinstance(error, RedisError):
+        return None
+    # redis-py takes the words that it knows out of the text, and puts a command before it that was one of several.
+    word = getattr(error, "status_code", None)
+    text = str(error).rpartition("caused error: ")[2].lstrip("('\"")
+    return next((each for each in (word, text.partition(" ")[0]) if each in REFUSALS), None)
+
+
+def cause_of(error: BaseException) -> str:
+    """What went wrong, fit for a log: Redis's own word, else the kind of the exception."""
+    return refusal_of(error) or type(error).__name__
 
 
 class RedisSettings(Section):

@@ -1,4 +1,4 @@
-"""Whether Redis keeps what it acknowledges, as far as a process may ask.
+"""Whether Redis keeps what it acknowledges, as far as a process may ask, and whether it lets the process in at all.
 
 Decides what is a risk and how often it is told. Must not know what is stored. `appendfsync` is told by CONFIG alone,
 which shows passwords too, so neither edge nor node may ask for it: docs/operations.md has it.
@@ -15,6 +15,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from shared.redis import REFUSALS, refusal_of
 from shared.tasks import in_background
 
 LOOK_EVERY_S = 60.0
@@ -34,15 +35,16 @@ def list_risks(info: Mapping[str, Any]) -> list[str]:
 
 
 class Durability:
-    """One process's eye on its Redis: a line in the log whenever there are other risks than before.
+    """One process's eye on its Redis: a line in the log whenever there are other risks than before, or it refuses.
 
     Attributes:
-        risks: as they were when Redis last told.
+        risks: as they were when Redis last told. refusal: the word with which it does not tell.
     """
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self.risks: list[str] = []
+        self.refusal: str | None = None
 
     @contextlib.asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
@@ -55,13 +57,21 @@ class Durability:
         try:
             async with asyncio.timeout(_ANSWER_S):
                 info = await self._redis.info("persistence", "memory")
-        except (RedisError, OSError, TimeoutError):
+        except (RedisError, OSError, TimeoutError) as error:
+            self._note_refusal(refusal_of(error))
             return False
+        self.refusal = None
         risks = list_risks(info)
         if risks and risks != self.risks:
             _log.warning("redis may lose what it acknowledged", extra={"facts": {"risks": risks}})
         self.risks = risks
         return True
+
+    def _note_refusal(self, word: str | None) -> None:
+        """Silence is told of by whoever needs an answer; what Redis says to all alike, a wrong password, here."""
+        if word is not None and word != self.refusal:
+            _log.error("Redis refused", extra={"facts": {"cause": word, "why": REFUSALS[word]}})
+        self.refusal = word
 
     async def _look_forever(self) -> None:
         while True:

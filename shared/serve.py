@@ -37,8 +37,10 @@ class Site:
 @contextlib.asynccontextmanager
 async def serving(
     sites: list[Site], *, drain_s: float, keepalive_s: float = 75, on_hangup: Sequence[Callable[[], None]] = ()
-) -> AsyncIterator[None]:
+) -> AsyncIterator[list[str]]:
     """Serve while the body runs; then stop listening, let running requests end for up to `drain_s`, and cancel them.
+
+    What is yielded is where each site listens.
 
     SIGHUP has certificates read again, and `on_hangup` called, and does nothing once it stops; without either it is
     left alone.
@@ -48,6 +50,7 @@ async def serving(
     """
     hangups = [*(site.certificate.reload for site in sites if site.certificate is not None), *on_hangup]
     _hear_hangups(hangups)
+    listens: list[str] = []
     async with contextlib.AsyncExitStack() as stack:
         for site in sites:
             runner = ContractRunner(site.app, site.render, keepalive_timeout=keepalive_s, shutdown_timeout=drain_s)
@@ -58,8 +61,9 @@ async def serving(
                 await web.TCPSite(runner, site.host, site.port, ssl_context=context).start()
             except OSError as error:
                 raise CannotListen(_why(site, error)) from None
+            listens.append(_url_of(site, port=runner.addresses[0][1]))
         try:
-            yield
+            yield listens
         finally:
             hangups.clear()
 
@@ -75,22 +79,30 @@ def _hear_hangups(actions: Sequence[Callable[[], None]]) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, act)
 
 
+def _url_of(site: Site, *, port: int) -> str:
+    """With the port that the system chose, where it was to choose."""
+    host = f"[{site.host}]" if ":" in site.host else site.host
+    return f"{'http' if site.certificate is None else 'https'}://{host}:{port}"
+
+
 def _why(site: Site, error: OSError) -> str:
     reason = "is already in use" if error.errno == errno.EADDRINUSE else f"can't be used: {error.strerror}"
     return f"{site.host}:{site.port} {reason}"
 
 
-async def wait_for_stop(sites: list[Site], on_signal: Callable[[], None] = lambda: None) -> None:
+async def wait_for_stop(sites: list[Site], on_signal: Callable[[signal.Signals], None]) -> None:
     """Return at the first SIGTERM or SIGINT, after `on_signal`. From then on each answer closes its connection."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
-    def stopping() -> None:
+    def stopping(number: signal.Signals) -> None:
+        if stop.is_set():
+            return
         for site in sites:
             site.app[STOPPING].is_on = True
-        on_signal()
+        on_signal(number)
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopping)
+        loop.add_signal_handler(number, stopping, number)
     await stop.wait()

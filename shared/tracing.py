@@ -23,10 +23,12 @@ class TracingSection(Section):
     Attributes:
         otlp_endpoint: where spans are sent as OTLP over HTTP, path included; none means no traces.
         sample_ratio: which part of the requests is traced.
+        trusts_callers: whether an edge goes on with the traces of its callers, as a node does with its edge's.
     """
 
     otlp_endpoint: str | None = Field(None, pattern=r"^https?://[^/?#]+/")
     sample_ratio: float = Field(1, ge=0, le=1)
+    trusts_callers: bool = False
 
 
 class Tracing(Protocol):
@@ -46,7 +48,7 @@ class NoTracing:
         """Nothing to do."""
 
     def client_traces(self) -> Sequence[aiohttp.TraceConfig]:
-        """None; a caller's `traceparent` passes as it came."""
+        """None."""
         return ()
 
 
@@ -55,7 +57,8 @@ async def open_tracing(section: TracingSection, service: str, *, trusts_callers:
     """Send spans while the body runs, and the last of them after it.
 
     Args:
-        trusts_callers: whether a caller decides if its request is traced; a stranger must not.
+        trusts_callers: whether a request belongs to its caller's trace, and the caller decides if it is kept; a
+            stranger's must not.
 
     Raises:
         SettingsError: traces are asked for, and the packages for it are not installed.

@@ -32,6 +32,7 @@ MESSAGES = (
     "the engine did not start",
     "the engine did not shut down",
     "the engine's start can't be ended; restart the node",
+    "another node has this id",
     "node token refused",
     "subscription lost",
     "lookup failed",

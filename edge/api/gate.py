@@ -1,4 +1,4 @@
-"""How often, and how often at once, one caller may ask on the routes that are not inference.
+"""How often, and how often at once, one caller may ask on the routes beside inference, and how often for models.
 
 Decides who counts as one there: a user with all his sessions, tokens and keys, a key that no user made with all that
 were made with it, an address; and with several times as much an organization, and a network of addresses. What others
@@ -26,6 +26,8 @@ MANY = 5
 """How many times as much as one caller those have who may be many."""
 SURE = 0.1
 """The part of one caller's allowance that each credential has for itself: with it one can look, and end things."""
+LISTS = 10
+"""How many times as often as all else one may ask which models there are: each client does when it starts."""
 AT_ONCE = 8
 AT_ONCE_OF_MANY = 16
 """Half of the connections to Redis, and none of those on which keys and sessions are looked up."""
@@ -111,6 +113,7 @@ class Gate:
         """`clock` gives monotonic seconds; `trusted_proxies` as in `address_of`."""
         self._authenticator = authenticator
         self._rates = Rates(clock)
+        self._lists = Rates(clock)
         self._running: Counter[str] = Counter()
         self._per_minute = per_minute
         self._burst = burst
@@ -144,6 +147,14 @@ class Gate:
         with self._running_for(request, [self._list_askers_at(request)]):
             yield
 
+    def count_list(self, identity: Identity) -> None:
+        """Count a request for a list of models, which no node does, beside all else.
+
+        Raises:
+            ApiError: `RATE_LIMITED`; it has to come later.
+        """
+        self._take(self._lists, list_ways_of(identity), LISTS)
+
     @contextlib.contextmanager
     def _running_for(self, request: web.Request, ways: Sequence[Way]) -> Iterator[None]:
         place = request[PLACE] = Place(self._running, ways)
@@ -158,9 +169,12 @@ class Gate:
         return list_askers_at(address_of(request.remote, request.headers, self._trusted_proxies))
 
     def _count(self, ways: Sequence[Way]) -> None:
+        self._take(self._rates, ways, 1)
+
+    def _take(self, rates: Rates, ways: Sequence[Way], times: float) -> None:
         refusals: list[ApiError] = []
         for way in ways:
-            refused = self._rates.take([self._allowance_of(asker) for asker in way])
+            refused = rates.take([self._allowance_of(asker, times) for asker in way])
             if refused is None:
                 return
             whose = next(asker.words for asker in way if asker.name == refused.name)
@@ -168,8 +182,9 @@ class Gate:
             refusals.append(ApiError(RATE_LIMITED, words, retry_after_s=refused.wait_s))
         raise min(refusals, key=lambda refusal: refusal.retry_after_s or 0)
 
-    def _allowance_of(self, asker: Asker) -> Allowance:
-        return Allowance(asker.name, self._per_minute * asker.times, max(1, self._burst * asker.times))
+    def _allowance_of(self, asker: Asker, times: float) -> Allowance:
+        times *= asker.times
+        return Allowance(asker.name, self._per_minute * times, max(1, self._burst * times))
 
 
 def list_ways_of(identity: Identity) -> list[Way]:

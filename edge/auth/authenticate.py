@@ -96,19 +96,11 @@ class Authenticator:
         self._strangers = asyncio.Semaphore(STRANGERS_AT_ONCE)
         self.outcomes: Counter[str] = Counter()
 
-    async def authenticate(self, request: Received, scope: str) -> Caller:
-        """Who is calling, with the right to `scope`, as a node is told.
-
-        Raises:
-            ApiError: `UNAUTHORIZED`, `FORBIDDEN`, or `NODE_UNAVAILABLE`: not cached, and Redis is away.
-        """
-        return caller_of(await self.identify(request, scope))
-
     async def identify(self, request: Received, scope: str | None = None) -> Identity:
         """Who is calling, with the right to `scope` if one is given.
 
         Raises:
-            ApiError: as `authenticate`.
+            ApiError: `UNAUTHORIZED`, `FORBIDDEN`, or `NODE_UNAVAILABLE`: not cached, and Redis is away.
         """
         try:
             identity = await self._identify(request, scope)

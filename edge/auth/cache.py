@@ -87,6 +87,7 @@ class RecordCache(Generic[R]):
         self._met: OrderedDict[str, None] = OrderedDict()
         self._most_met = capacity * MET_PER_ENTRY
         self._ask_again_s: float | None = None
+        self._why_away = ""
         self.reads = self.failures = 0
 
     def __len__(self) -> int:
@@ -140,7 +141,7 @@ class RecordCache(Generic[R]):
         if self._ask_again_s is None:
             return
         if now_s < self._ask_again_s:
-            raise StoreUnavailable("it did not answer a moment ago")
+            raise StoreUnavailable(self._why_away)
         self._ask_again_s = now_s + RETRY_S
 
     async def _fill(self, digest: str, places: asyncio.Semaphore | None) -> R | None:
@@ -161,7 +162,8 @@ class RecordCache(Generic[R]):
         self.reads += 1
         try:
             record = await self._load(digest)
-        except StoreUnavailable:
+        except StoreUnavailable as error:
+            self._why_away = str(error)
             self.failures += 1
             self._ask_again_s = self._clock() + RETRY_S
             raise

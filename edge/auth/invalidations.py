@@ -16,6 +16,7 @@ from redis.asyncio.client import PubSub
 from redis.exceptions import RedisError
 
 from edge.auth.redis_names import EVERYTHING, INVALIDATIONS
+from shared.redis import cause_of, refusal_of
 
 SILENCE_S = 2.0
 RECONNECT_S = 0.25
@@ -39,6 +40,7 @@ class Invalidations:
         self._redis = redis
         self._caches = caches
         self.is_connected = False
+        self._refusal: str | None = None
 
     @contextlib.asynccontextmanager
     async def following(self) -> AsyncIterator[None]:
@@ -59,12 +61,18 @@ class Invalidations:
                     await subscription.subscribe(INVALIDATIONS)
                     await self._listen(subscription)
             except (RedisError, OSError, TimeoutError) as error:
-                if self.is_connected:
-                    _log.warning("subscription lost", extra={"facts": {"cause": type(error).__name__}})
+                self._note_loss(error)
             except Exception:
                 _log.exception("subscription failed")
             self.is_connected = False
             await asyncio.sleep(RECONNECT_S)
+
+    def _note_loss(self, error: Exception) -> None:
+        """Told when it is lost, and where Redis refuses it for another reason than before, at the start too."""
+        refusal = refusal_of(error)
+        if self.is_connected or (refusal is not None and refusal != self._refusal):
+            _log.warning("subscription lost", extra={"facts": {"cause": cause_of(error)}})
+        self._refusal = refusal
 
     async def _listen(self, subscription: PubSub) -> None:
         """Apply messages; ping in silence, and raise where even that is not answered."""

@@ -15,6 +15,8 @@ from typing import Any, cast
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from shared.redis import cause_of
+
 LOOKUP_S = 1.0
 REMEMBERED_S = 60
 """For how long a change knows itself again. It is sent again within a second, or as late as a loop may be."""
@@ -37,7 +39,7 @@ return answer
 
 
 class StoreUnavailable(Exception):
-    """Redis does not answer."""
+    """Redis does not answer as it should; the message is the cause in one word, for the log."""
 
 
 class UnknownRecord(Exception):
@@ -68,7 +70,7 @@ async def answering() -> AsyncIterator[None]:
             yield
     except (RedisError, OSError, TimeoutError, RuntimeError) as error:
         # uvloop has a plain RuntimeError where a connection ends in the moment in which something is written to it.
-        raise StoreUnavailable(type(error).__name__) from error
+        raise StoreUnavailable(cause_of(error)) from error
 
 
 async def read_hash(redis: Redis, name: str) -> dict[str, str]:

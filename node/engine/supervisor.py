@@ -117,11 +117,17 @@ class Supervisor:
         self.state = "draining"
         self.handover.close(self.load().waiting)
 
-    async def drained(self, within_s: float) -> None:
-        """Wait until what runs has ended, and end what runs longer than `within_s` seconds, each with an error."""
-        if not await self.handover.wait_until_idle(within_s) and self._engine is not None and self._task is not None:
+    async def drained(self, within_s: float) -> int:
+        """Wait until what runs has ended, and end what runs longer than `within_s` seconds, each with an error.
+
+        Returns how many ran longer.
+        """
+        await self.handover.wait_until_idle(within_s)
+        longer = self.handover.under_way
+        if longer and self._engine is not None and self._task is not None:
             await _kill(self._engine)
             await asyncio.wait({self._task}, timeout=ENDS_WITHIN_S)
+        return longer
 
     async def stop(self) -> None:
         """End the engine. A start under way is abandoned: its thread can't be interrupted."""

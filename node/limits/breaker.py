@@ -32,12 +32,12 @@ class Breaker:
         """Whether to answer without asking."""
         return not self._closed.is_set()
 
-    def trip(self) -> None:
-        """A call failed."""
+    def trip(self, cause: str) -> None:
+        """A call failed; `cause` is for the log."""
         if self._closed.is_set():
             self._closed.clear()
             self._probing = asyncio.create_task(self._probe_until_back())
-            _log.warning("store is away")
+            _log.warning("store is away", extra={"facts": {"cause": cause}})
 
     async def wait_until_closed(self) -> None:
         """Return once the store is believed to answer."""

@@ -179,7 +179,7 @@ class CapReached:
 class NeverFits:
     """More than the whole limit: waiting changes nothing."""
 
-    name: LimitName
+    name: LimitName | Literal["concurrent_requests"]
     limit: int
     needed: int
 

@@ -79,7 +79,7 @@ class RedisLimiter:
             case None if delivery.may_have_acted:
                 return port.Unanswered(sent)
             case ["concurrency", running]:
-                return port.ConcurrencyLimited(subject.limits.concurrent_requests or 0, int(running))
+                return _too_many(subject.limits.concurrent_requests or 0, int(running))
             case ["rate", meter, remaining, wait_ms]:
                 return _rate_limited(subject, _METERS[int(meter)], remaining, wait_ms)
             case ["never", meter]:
@@ -300,6 +300,10 @@ def _limit_of(subject: Subject, name: port.LimitName) -> int:
 def _rate_limited(subject: Subject, name: port.LimitName, remaining: int, wait_ms: int) -> port.RateLimited:
     wait_s = _whole_s(wait_ms)
     return port.RateLimited(name, _limit_of(subject, name), int(remaining), wait_s, wait_s)
+
+
+def _too_many(limit: int, running: int) -> port.ConcurrencyLimited | port.NeverFits:
+    return port.ConcurrencyLimited(limit, running) if limit else port.NeverFits("concurrent_requests", 0, 1)
 
 
 def _never_fits(subject: Subject, name: port.LimitName, needed: int) -> port.NeverFits:

@@ -22,6 +22,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from node.limits.breaker import Breaker
 from node.limits.heartbeat import Heartbeat
+from shared.redis import cause_of
 
 ANSWER_S = 1.0
 Argument = str | int | float
@@ -93,19 +94,20 @@ class Store:
                 answer = await question(self._redis)
             self._excused_s = None
             return answer
-        except (RedisTimeoutError, TimeoutError):
-            self._note_silence(asked_s)
-        except (RedisConnectionError, OSError):
-            self.breaker.trip()
-        except RuntimeError:
+        except (RedisTimeoutError, TimeoutError) as error:
+            self._note_silence(asked_s, cause_of(error))
+        except (RedisConnectionError, OSError) as error:
+            self.breaker.trip(cause_of(error))
+        except RuntimeError as error:
             _log.exception("the connection broke")  # uvloop's word for writing to one that ended a moment ago
-            self.breaker.trip()
-        except RedisError:
-            _log.exception("Redis refused")  # full, read-only, or a fault of ours: it answers, so no breaker
+            self.breaker.trip(cause_of(error))
+        except RedisError as error:
+            # Full, read-only, or a fault of ours: it answers, so no breaker.
+            _log.exception("Redis refused", extra={"facts": {"cause": cause_of(error)}})
             self._excused_s = None
         return None
 
-    def _note_silence(self, asked_s: float) -> None:
+    def _note_silence(self, asked_s: float, cause: str) -> None:
         """Where our own loop was late, the answer may be here, and it was us who didn't read it. That excuses whoever
         asked until this was noticed first, but nobody who asked later and had no answer either: a loop that is late
         again and again would never see an outage."""
@@ -113,7 +115,7 @@ class Store:
             self._excused_s = self._excused_s or time.monotonic()
         else:
             self._excused_s = None
-            self.breaker.trip()
+            self.breaker.trip(cause)
 
     async def _probe(self) -> None:
         async with asyncio.timeout(ANSWER_S):

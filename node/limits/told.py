@@ -39,6 +39,7 @@ _UNITS = {
     "requests_per_minute": "requests a minute",
     "tokens_per_minute": "tokens a minute",
     "image_bytes_per_minute": "bytes of remote images a minute",
+    "concurrent_requests": "requests at once",
 }
 _PERIODS = {"day": "for this day (UTC)", "month": "for this month (UTC)", "total": "in all"}
 _RETRY_AFTER_S = 1
@@ -61,6 +62,9 @@ def build_refusal(outcome: Outcome, subject: Subject, *, param: str | None = Non
         case CapReached(cap, _, _):
             message = f"the API key's spend cap {_PERIODS[cap.period]} would be passed by what this request may cost"
             return ApiError(SPEND_CAP_REACHED, message)
+        case NeverFits(name, 0, _):
+            of = "" if name == "concurrent_requests" else f" for {subject.model}"
+            return ApiError(INVALID_REQUEST, f"the organization's limit of {_UNITS[name]}{of} is 0", param=param)
         case NeverFits(name, limit, needed):
             words = f"this request needs {needed} {_UNITS[name].removesuffix(' a minute')} at once"
             message = f"{words}, more than the organization's limit of {limit} a minute for {subject.model}"

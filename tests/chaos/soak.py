@@ -1,7 +1,8 @@
 """`make soak`, or `python -m tests.chaos.soak [--minutes 20]`: mixed traffic at half of what the machine can do.
 
 Decides what must be flat or gone: resident memory over the second half, and at the end every lease, reservation and
-connection. Prints a line per minute; the exit code tells whether all is so and every answer was right.
+connection, and every task of an event loop that was not there before. Prints a line per minute; the exit code tells
+whether all is so and every answer was right.
 """
 
 from __future__ import annotations
@@ -38,6 +39,8 @@ GONE_WITHIN_S = 120.0
 """A kept connection between edge and node is closed after 60 s."""
 GROWTH_PERCENT = 5.0
 """By which memory may grow over the second half: a heap settles slowly, and a leak doesn't end."""
+LOOKS, LOOK_EVERY_S = 8, 0.3
+"""At the tasks of a part that has nothing to do: one is the scrape's own, or a heartbeat's, now and then."""
 _TASKS = re.compile(r"^b3os_event_loop_tasks (\S+)$", re.MULTILINE)
 
 
@@ -47,7 +50,7 @@ class Weight:
 
     Attributes:
         children_mib: resident in all that it forked, shared pages counted in each.
-        tasks: of its event loop, where its metrics tell.
+        tasks: of its event loop.
     """
 
     at_s: float
@@ -55,11 +58,10 @@ class Weight:
     children_mib: float
     fds: int
     threads: int
-    tasks: int | None
+    tasks: int
 
     def __str__(self) -> str:
-        tasks = "-" if self.tasks is None else self.tasks
-        return f"{self.mib:.1f}+{self.children_mib:.0f} MiB {self.fds} fd {self.threads} thr {tasks} tasks"
+        return f"{self.mib:.1f}+{self.children_mib:.0f} MiB {self.fds} fd {self.threads} thr {self.tasks} tasks"
 
 
 async def weigh(service: Service, part: Part) -> Weight:
@@ -69,16 +71,42 @@ async def weigh(service: Service, part: Part) -> Weight:
     for child in process.children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
             children_bytes += child.memory_info().rss
-    async with service.http.get(f"{part.operator_url}/metrics") as answer:
-        found = _TASKS.search(await answer.text())
     return Weight(
         time.monotonic(),
         process.memory_info().rss / 2**20,
         children_bytes / 2**20,
         process.num_fds(),
         process.num_threads(),
-        None if found is None else round(float(found[1])),
+        await fetch_tasks(service, part),
     )
+
+
+async def fetch_tasks(service: Service, part: Part) -> int:
+    """Of its event loop, as it tells."""
+    async with service.http.get(f"{part.operator_url}/metrics") as answer:
+        found = _TASKS.search(await answer.text())
+    assert found is not None, f"{part.name} does not tell of its tasks"
+    return round(float(found[1]))
+
+
+async def count_idle_tasks(service: Service) -> dict[str, int]:
+    """Of each part, while nothing runs: the fewest of a few looks."""
+    parts, fewest = (*service.nodes, *service.edges), dict[str, int]()
+    for _ in range(LOOKS):
+        for part in parts:
+            tasks = await fetch_tasks(service, part)
+            fewest[part.name] = min(tasks, fewest.get(part.name, tasks))
+        await asyncio.sleep(LOOK_EVERY_S)
+    return fewest
+
+
+def name_left_tasks(before: Mapping[str, int], after: Mapping[str, int]) -> list[str]:
+    """Parts that have more than they began with, a sentence each."""
+    return [
+        f"{name} began with {before[name]} tasks, and has {count}"
+        for name, count in after.items()
+        if count > before[name]
+    ]
 
 
 def count_connections(service: Service) -> dict[str, int]:
@@ -202,6 +230,7 @@ async def find_remains(mix: Mix) -> list[str]:
 async def run(minutes: float, rate_per_s: float | None, home: Path) -> int:
     """The lines, the table, and the number of what is not as it should be."""
     async with running_service(home, served={}) as service:
+        tasks = await count_idle_tasks(service)
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
             mix = await Mix.made(service, http)
             if rate_per_s is None:
@@ -211,6 +240,8 @@ async def run(minutes: float, rate_per_s: float | None, home: Path) -> int:
             soak = Soak(mix, rate_per_s, {part.name: [] for part in (*service.nodes, *service.edges)})
             await soak.run(minutes)
         remains = await find_remains(mix)
+        tasks_left = await count_idle_tasks(service)
+        remains += name_left_tasks(tasks, tasks_left)
         print(f"at the end: {_shown(service)}")
         for part in (*service.nodes, *service.edges):
             print(f"  {part.name}: {await weigh(service, part)}")
@@ -218,6 +249,10 @@ async def run(minutes: float, rate_per_s: float | None, home: Path) -> int:
         rows: list[tuple[str, object]] = [
             *((f"{sort}: {end}"[:56], count) for (sort, end), count in sorted(mix.ends.items())),
             ("not sent, since too many ran", soak.missed),
+            *(
+                (f"{name}: tasks, at the begin and the end", f"{tasks[name]} {left}")
+                for name, left in tasks_left.items()
+            ),
             *(
                 (f"{name}: MiB an hour, second half", f"{per_hour:+.1f} {percent:+.1f}%")
                 for name, per_hour, percent in grown

@@ -10,7 +10,7 @@ import pytest
 
 from tests.chaos.load import HELD, SHORT, STREAM, Ask, Kind
 from tests.chaos.rolling import Restart, was_cut_by_drain
-from tests.chaos.soak import fit_per_hour
+from tests.chaos.soak import fit_per_hour, name_left_tasks
 from tests.chaos.takeover import Findings, Kill
 from tests.e2e.money.audit import Books
 from tests.e2e.money.client import Call
@@ -86,6 +86,12 @@ def test_only_the_end_of_draining_excuses_a_stream_that_was_cut() -> None:
 
 def test_memory_that_grows_by_a_mebibyte_a_minute_grows_by_sixty_an_hour() -> None:
     assert fit_per_hour([0, 60, 120], [80, 81, 82]) == pytest.approx(60)
+
+
+def test_a_part_that_has_more_tasks_than_it_began_with_is_named_and_one_with_fewer_is_not() -> None:
+    before = {"n1": 30, "n2": 30, "e1": 12}
+    assert name_left_tasks(before, {"n1": 30, "n2": 29, "e1": 12}) == []
+    assert name_left_tasks(before, {"n1": 30, "n2": 31, "e1": 12}) == ["n2 began with 30 tasks, and has 31"]
 
 
 def test_a_stream_that_ends_without_a_word_is_unaccounted_unless_its_caller_left() -> None:

@@ -5,9 +5,14 @@ tests/integration/node/test_admission.py has what is billed; tests/integration/l
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import secrets
+from collections.abc import Iterator
 from typing import Any
+
+from yarl import URL
 
 from tests.contract.people import Person, b3os_admin
 from tests.contract.service import COUNT, MESSAGES, Answer, Service
@@ -29,6 +34,17 @@ class Tenant:
     def ask(self, path: str = MESSAGES, **fields: Any) -> Answer:
         return self.service.send(json.dumps(self.service.body(**fields)).encode(), path, key=self.key)
 
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """While the body runs, so does a request of this organization."""
+        raw = json.dumps(self.service.body([["text", "a"], ["pause", 600]], stream=True)).encode()
+        headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+        url = URL(self.service.stack.edge_url)
+        with contextlib.closing(http.client.HTTPConnection(url.host or "", url.port)) as connection:
+            connection.request("POST", MESSAGES, raw, headers)
+            assert connection.getresponse().status == 200
+            yield
+
 
 def test_a_rate_limit_names_itself_the_model_and_the_seconds(service: Service) -> None:
     tenant = Tenant(service, requests_per_minute=1)
@@ -43,10 +59,23 @@ def test_a_rate_limit_names_itself_the_model_and_the_seconds(service: Service) -
 
 
 def test_no_more_run_at_once_than_may(service: Service) -> None:
-    tenant = Tenant(service, concurrent_requests=0)
-    answer = tenant.ask()
+    tenant = Tenant(service, concurrent_requests=1)
+    with tenant.running():
+        answer = tenant.ask()
     assert answer.refusal() == (429, "concurrency_limited", "rate_limit_error", None)
-    assert "0 requests at once" in answer.words
+    assert "limit of 1 requests at once" in answer.words
+
+
+def test_a_limit_of_0_is_no_429_since_waiting_would_not_help(service: Service) -> None:
+    for name, words in (
+        ("concurrent_requests", "limit of requests at once is 0"),
+        ("requests_per_minute", f"limit of requests a minute for {service.stack.model} is 0"),
+        ("tokens_per_minute", f"limit of tokens a minute for {service.stack.model} is 0"),
+    ):
+        answer = Tenant(service, **{name: 0}).ask()
+        assert answer.refusal() == (400, "invalid_request", "invalid_request_error", None)
+        assert words in answer.words
+        assert "retry-after" not in answer.headers
 
 
 def test_a_spend_cap_is_reached_by_what_an_answer_may_cost(service: Service, person: Person) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import AsyncIterator
@@ -58,13 +59,19 @@ class Server:
             writer.close()
 
 
-@pytest.fixture
-async def server() -> AsyncIterator[Server]:
+@contextlib.asynccontextmanager
+async def running_server(drain_s: float) -> AsyncIterator[Server]:
     server = Server(free_port())
     app = build_app(lambda request: render_openai)
     app.router.add_post("/echo", server.handle)
     app.router.add_get("/broken", server.break_off)
-    async with serving([Site(app, render_openai, "127.0.0.1", server.port)], drain_s=0):
+    async with serving([Site(app, render_openai, "127.0.0.1", server.port)], drain_s=drain_s):
+        yield server
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with running_server(drain_s=0) as server:
         yield server
 
 
@@ -315,6 +322,37 @@ async def test_a_compressed_body_is_refused_unread(server: Server, coding: bytes
         POST + b"Content-Encoding: " + coding + b"\r\nContent-Length: 3\r\n\r\nabc"
     )
     assert (status, json.loads(body)["error"]["code"]) == (415, "unsupported_media_type")
+
+
+async def stop_listening(server: Server, stopping: asyncio.Task[None]) -> None:
+    """Wait until nobody is let in any more."""
+    while not stopping.done():
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        except ConnectionRefusedError:
+            return
+        except ConnectionResetError:  # just now
+            continue
+        writer.close()
+        await asyncio.sleep(0.01)
+
+
+async def test_a_body_under_way_when_the_server_stops_is_read_to_its_end() -> None:
+    held = contextlib.AsyncExitStack()
+    server = await held.enter_async_context(running_server(drain_s=600))
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(POST + b"Content-Length: 900000\r\nExpect: 100-continue\r\n\r\n")
+    async with asyncio.timeout(30):
+        assert b" 100 " in await reader.readuntil(b"\r\n\r\n")
+        writer.write(b" " * 400_000)
+        stopping = asyncio.ensure_future(held.aclose())
+        await stop_listening(server, stopping)
+        writer.write(b" " * 500_000 + SLEEP)  # what follows is not begun
+        answer = await reader.read()
+        await stopping
+    writer.close()
+    assert answer.endswith(b'{"size":900000}')
+    assert answer.count(b"HTTP/1.1") == 1
 
 
 async def test_an_honest_request_passes(server: Server) -> None:

@@ -19,6 +19,7 @@ from edge.registry import Registry
 from node.engine.port import EngineLoad
 from node.hearing import APART_S, Hearing, ask_registry
 from node.heartbeat import RETRY_S, Pulse
+from node.namesake import SURE
 from node.peers import Peers
 from shared.heartbeat import (
     AT_ONCE,
@@ -83,9 +84,10 @@ class Scene:
         engine: Engine | None = None,
         redis: Redis | None = None,
         clock: Callable[[], float] = time.monotonic,
+        url: str = "http://127.0.0.1:7710",
     ) -> Pulse:
         card = ModelCard(id=f"b3os/{name}", display_name=name, created_s=1, context_tokens=100)
-        facts = (redis or self.node, name, "http://127.0.0.1:7710", lambda: card)
+        facts = (redis or self.node, name, url, lambda: card)
         return Pulse(*facts, cast("Any", engine or Engine()), clock)
 
     def hearing(self, name: str, redis: Redis | None = None) -> tuple[Hearing, Peers]:
@@ -105,6 +107,11 @@ class Scene:
     def registry(self, clock: Any = time.monotonic) -> tuple[Registry, Cluster]:
         cluster = Cluster({}, NodeHosts(PRIVATE), clock)
         return Registry(self.edge, cluster, clock), cluster
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    """Levels and messages."""
+    return [(record.levelname, record.msg) for record in caplog.records]
 
 
 @pytest.fixture
@@ -214,7 +221,59 @@ async def test_a_node_leaves_the_registry_and_no_other_with_it(scene: Scene) -> 
     async with new.beating():
         pass
     assert await fetch_heartbeats(scene.edge) == []
-    assert await scene.operator.exists(NODES, node_key("n1")) == 0
+    assert await scene.operator.exists(NODES) == 0
+
+
+async def test_an_edge_that_never_saw_it_drain_knows_that_a_node_has_stopped(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry, cluster = scene.registry()
+    newcomer, of_newcomer = scene.registry()
+    caplog.set_level("INFO")
+    async with asyncio.timeout(30), scene.pulse("n1").beating():
+        while not cluster.list_nodes():
+            await registry.look()
+    assert 0 < await scene.operator.pttl(node_key("n1")) <= LIFETIME_MS
+    await registry.look()
+    assert (cluster.list_nodes(), said(caplog)) == ([], [("INFO", "node stopped")])
+    await newcomer.look()
+    assert of_newcomer.known_ids() == []
+    assert await ask_registry(scene.node, ["n1"]) != []
+    peers = Peers("n2", NodeHosts(PRIVATE), time.monotonic, lambda ids: ask_registry(scene.node, ids))
+    assert await peers.find("b3os/n1", {"n1", "n2"}) is None
+
+
+async def test_a_node_that_is_back_at_once_is_there_at_once(scene: Scene) -> None:
+    registry, cluster = scene.registry()
+    async with scene.pulse("n1").beating():
+        pass
+    await scene.pulse("n1", Engine("ready")).beat()
+    await registry.look()
+    assert [(node.id, node.state) for node in cluster.list_nodes()] == [("n1", "ready")]
+
+
+async def test_a_node_hears_who_told_under_its_id_since(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    first, second = scene.pulse("n1"), scene.pulse("n1", url="http://127.0.0.2:7710")
+    await first.beat()
+    for _ in range(SURE):
+        await second.beat()
+        await first.beat()
+    told = [(line.msg, line.facts) for line in caplog.records]  # type: ignore[attr-defined]
+    own, other = "http://127.0.0.1:7710", "http://127.0.0.2:7710"
+    urls = ((other, own), (own, other))  # the second one found what the first had told first
+    assert told == [
+        ("another node has this id", {"node": "n1", "own_url": each, "other_url": its}) for each, its in urls
+    ]
+
+
+async def test_what_is_no_heartbeat_under_its_name_keeps_no_node_from_telling(scene: Scene) -> None:
+    await scene.operator.sadd(node_key("n1"), "x")
+    assert await scene.pulse("n1").beat()
+    await scene.operator.delete(node_key("n1"))
+    await scene.operator.sadd(node_key("n1"), "x")
+    async with scene.pulse("n1").beating():
+        pass
+    assert [each.state for each in await ask_registry(scene.node, ["n1"])] == ["stopped"]
 
 
 async def test_a_change_of_state_is_told_at_once(scene: Scene) -> None:

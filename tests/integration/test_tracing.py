@@ -40,17 +40,17 @@ PARENT = f"00-{TRACE}-b7ad6b7169203331-01"
 class Service:
     """A process in small: it listens, asks itself once more where it is told to, and keeps its spans."""
 
-    def __init__(self, *, ratio: float = 1, trusts_callers: bool = False) -> None:
+    def __init__(self, *, ratio: float = 1, trusts_callers: bool = True) -> None:
         self.kept = InMemorySpanExporter()
-        provider = TracerProvider(build_sampler(ratio, trusts_callers=trusts_callers))
+        provider = TracerProvider(build_sampler(ratio))
         provider.add_span_processor(SimpleSpanProcessor(self.kept))
-        self.tracing = OtelTracing(provider)
+        self.tracing = OtelTracing(provider, trusts_callers=trusts_callers)
         self.port = free_port()
         self.seen: list[list[str]] = []
         self.inner = 200
 
     async def forward(self, request: web.Request) -> web.Response:
-        """As an edge does, the caller's header included."""
+        """As a node does for another one's model, the caller's header included."""
         with request[CONTEXT].phases.measure("edge_auth"):
             pass
         cluster = Cluster({"n1": f"http://127.0.0.1:{self.port}"}, NodeHosts(PRIVATE), time.monotonic)
@@ -152,6 +152,18 @@ async def test_an_invalid_traceparent_is_as_none(service: Service, parents: tupl
     assert told.split("-")[1] == trace_of(outer)
 
 
+async def test_a_stranger_s_trace_is_not_joined() -> None:
+    async for service in running(Service(trusts_callers=False)):
+        assert await service.ask("/outer/1", PARENT) == 200
+        spans = service.spans()
+        outer, inner = spans["GET /outer/{id}"], spans["GET /things/{id}"]
+        assert outer.parent is None
+        assert trace_of(outer) != TRACE
+        [[told]] = service.seen
+        assert told.split("-")[1:3] == [trace_of(outer), f"{id_of(outer):016x}"]
+        assert trace_of(inner) != TRACE
+
+
 @pytest.mark.parametrize(("inner", "code", "is_error"), [(402, "spend_cap_reached", False), (500, "internal", True)])
 async def test_a_span_tells_how_it_ended_and_no_secret(
     service: Service, inner: int, code: str, is_error: bool
@@ -194,6 +206,13 @@ async def test_only_a_trusted_caller_decides_whether_it_is_traced(
         assert bool(service.spans()) is is_kept
 
 
+async def test_no_stranger_chooses_an_id_that_is_kept() -> None:
+    first = PARENT.replace(TRACE, TRACE[:16] + f"{1:016x}")  # the lower half decides
+    async for service in running(Service(ratio=1e-9, trusts_callers=False)):
+        assert await service.ask("/things/1", first) == 200
+        assert service.spans() == {}
+
+
 @pytest.mark.parametrize("module", ["edge.__main__", "node.__main__"])
 def test_without_traces_nothing_of_it_is_loaded(module: str) -> None:
     ours = {"shared.otel", "opentelemetry.exporter.otlp", "requests"}  # redis-py loads parts of the SDK by itself
@@ -234,9 +253,9 @@ class Collector:
         return web.Response()
 
 
-async def run_traced(collector: Collector, folder: Path) -> str:
+async def run_traced(collector: Collector, folder: Path, **settings: str) -> str:
     """A message through a whole service that sends its spans; returns the answer's request id."""
-    settings = {"B3OS_TRACING_OTLP_ENDPOINT": f"http://127.0.0.1:{collector.port}/v1/traces"}
+    settings["B3OS_TRACING_OTLP_ENDPOINT"] = f"http://127.0.0.1:{collector.port}/v1/traces"
     held = running_dev(DevCommand(folder / "home"), settings=settings)
     stack = await asyncio.to_thread(held.__enter__)
     try:
@@ -258,21 +277,24 @@ async def run_traced(collector: Collector, folder: Path) -> str:
         await asyncio.to_thread(held.__exit__, None, None, None)
 
 
-async def test_a_service_exports_a_message_as_one_trace_and_its_logs_name_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("trusts_callers", [False, True])
+async def test_a_service_exports_a_message_as_one_trace_and_its_logs_name_it(
+    tmp_path: Path, *, trusts_callers: bool
+) -> None:
     collector = Collector()
     app = web.Application()
     app.router.add_post("/v1/traces", collector.take)
     async with serving([Site(app, render_anthropic, "127.0.0.1", collector.port)], drain_s=0):
-        request_id = await run_traced(collector, tmp_path)
-    ours = [(service, span) for service, span in collector.spans if span.trace_id.hex() == TRACE]
-    by_name = {(service, span.name): span for service, span in ours}
+        request_id = await run_traced(collector, tmp_path, B3OS_TRACING_TRUSTS_CALLERS=str(trusts_callers))
+    by_name = {(service, span.name): span for service, span in collector.spans}
     edge = by_name["b3os-edge", "POST /v1/infer/v1/messages"]
     node = by_name["b3os-node", "POST /v1/infer/v1/messages"]
-    assert edge.parent_span_id.hex() == "b7ad6b7169203331"
-    assert node.parent_span_id == edge.span_id
+    assert (edge.trace_id.hex() == TRACE) is trusts_callers
+    assert edge.parent_span_id.hex() == ("b7ad6b7169203331" if trusts_callers else "")
+    assert (node.trace_id, node.parent_span_id) == (edge.trace_id, edge.span_id)
     assert {"parse", "admission", "render"} <= {name for service, name in by_name if service == "b3os-node"}
     assert "secret prompt" not in str(collector.spans)
     for side in ("edge", "node"):
         lines = [json.loads(line) for line in (tmp_path / "home" / "logs" / f"{side}.log").read_text().splitlines()]
-        told = [line for line in lines if line.get("trace_id") == TRACE]
+        told = [line for line in lines if line.get("trace_id") == edge.trace_id.hex()]
         assert [(line["message"], line["request_id"]) for line in told] == [("request", request_id)]

@@ -39,7 +39,8 @@ def test_every_setting_is_documented_with_its_default(settings: type[EdgeSetting
         for setting, info in field.annotation.model_fields.items():
             variable = aliases.get(setting, f"B3OS_{name}_{setting}".upper())
             default = info.get_default(call_default_factory=True)
-            default = json.dumps(default) if isinstance(default, dict | tuple | list) and default != {} else default
+            is_json = isinstance(default, dict | tuple | list | bool) and default != {}
+            default = json.dumps(default) if is_json else default
             shown = f"`{default}`" if default not in (None, {}) else ""
             assert re.search(rf"^\| `{variable}` \| {re.escape(shown)} ?\|", text, re.MULTILINE), (variable, shown)
 

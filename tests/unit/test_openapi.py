@@ -14,6 +14,7 @@ from openapi_spec_validator import validate as validate_spec
 
 from edge.api.auth import AuthRoutes
 from edge.api.device import DeviceRoutes
+from edge.api.gate import Gate
 from edge.api.keys import KeyRoutes
 from edge.api.requests import RequestRoutes
 from edge.api.usage import UsageRoutes
@@ -32,9 +33,9 @@ ROOT = FILE.parents[1]
 class NoProxy:
     """Has a handler for every route, which nobody calls."""
 
-    def handler(self, scope: str, node_path: str | None = None) -> Any:
+    def handler(self, scope: str, node_path: str | None = None, **options: Any) -> Any:
         async def handle(request: web.Request) -> web.StreamResponse:
-            raise NotImplementedError(scope, node_path, request)
+            raise NotImplementedError(scope, node_path, options, request)
 
         return handle
 
@@ -46,7 +47,8 @@ def build_nobody() -> IdentityParts:
     auth = AuthRoutes(*[nothing] * 8, trusted_proxies=0)
     device = DeviceRoutes(*[nothing] * 9, trusted_proxies=0)
     requests, usage = RequestRoutes(nothing, nothing), UsageRoutes(nothing, nothing, nothing)
-    return IdentityParts(nothing, nothing, keys, auth, device, requests, usage, nothing, nothing, nothing, nothing)
+    gate = Gate(nothing, nothing, per_minute=1, burst=1, trusted_proxies=0)
+    return IdentityParts(nothing, nothing, keys, auth, device, requests, usage, nothing, nothing, nothing, gate)
 
 
 def list_contents(value: Any, pointer: str = "") -> Iterator[tuple[str, Spec]]:

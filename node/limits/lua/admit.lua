@@ -20,6 +20,7 @@ if stored[1] then
     redis.call('HSET', KEYS[2], 'owner', ARGV[20], 'facts', ARGV[15])
     redis.call('HDEL', KEYS[2], 'prefilled', 'input', 'output', 'cached')
     redis.call('ZADD', KEYS[3], now + tonumber(ARGV[4]), id)
+    redis.call('SET', KEYS[10], ARGV[16], 'PX', ARGV[17]) -- it tells of the node that has the request
   end
   return {'admitted', stored[1], stored[2] or '', stored[3] or ''}
 end

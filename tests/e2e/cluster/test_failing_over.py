@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from unittest.mock import ANY
 
@@ -136,13 +137,17 @@ async def test_a_node_that_is_told_to_stop_loses_nothing(service: Service, tenan
         tenant = await Tenant.made(service)
 
 
-async def test_a_node_that_leaves_is_known_to_be_gone_before_its_heartbeat_would_end(
+async def test_an_idle_node_that_stops_is_gone_at_once_and_no_edge_takes_it_for_dead(
     service: Service, tenant: Tenant
 ) -> None:
+    offsets = [edge.log.stat().st_size for edge in service.edges]
     await asyncio.to_thread(service.node("n2").stop)
-    assert await service.redis.exists("b3os:node:n2") == 0
     assert await service.redis.sismember("b3os:nodes", "n2") == 0
     await lost(service, "n2")
+    for edge, offset in zip(service.edges, offsets, strict=True):
+        lines = [json.loads(line) for line in edge.log.read_bytes()[offset:].splitlines()]
+        said = [(line["level"], line["message"]) for line in lines if line.get("node") == "n2"]
+        assert said == [("info", "node stopped")]
 
 
 async def test_no_node_of_a_model_is_a_refusal_and_the_others_go_on(service: Service, tenant: Tenant) -> None:

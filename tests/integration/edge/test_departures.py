@@ -154,6 +154,52 @@ async def is_lame(here: Surroundings) -> bool:
     return not await is_ready(here)
 
 
+HALF = b" " * 1_000_000
+"""More than a server takes before somebody reads."""
+
+
+async def begin_upload(edge: Edge, size_bytes: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection on which the half of a body was sent, and a server that has begun to read it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", edge.here.port)
+    headers = {"Host": "x", "x-api-key": edge.client.headers["x-api-key"], "Content-Length": str(size_bytes)}
+    lines = [f"POST {MESSAGES} HTTP/1.1", "Expect: 100-continue", *(f"{name}: {headers[name]}" for name in headers)]
+    writer.write("".join(f"{line}\r\n" for line in (*lines, "")).encode())
+    assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100 ")
+    writer.write(HALF)
+    await writer.drain()
+    return reader, writer
+
+
+async def test_an_upload_under_way_goes_on_and_is_answered(here: Surroundings, node: FakeNode) -> None:
+    async with running_edge(here, node, B3OS_EDGE_DRAIN_S="600") as edge:
+        reader, writer = await begin_upload(edge, 2 * len(HALF))
+        edge.terminate()
+        await until(lambda: is_closed_for(here), 20)
+        writer.write(HALF + b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")  # what follows is not answered
+        async with asyncio.timeout(30):
+            answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert answer.count(b"HTTP/1.1") == 1
+        assert b"\r\nConnection: close\r\n" in answer
+        assert node.bodies == [2 * HALF]
+        writer.close()
+        assert await edge.has_ended() == 0
+
+
+async def test_an_upload_that_outlasts_the_drain_is_a_plain_503(here: Surroundings, node: FakeNode) -> None:
+    async with running_edge(here, node, B3OS_EDGE_DRAIN_S="0.3") as edge:
+        reader, writer = await begin_upload(edge, 2 * len(HALF))
+        edge.terminate()
+        async with asyncio.timeout(30):
+            answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"\r\nRetry-After: 1\r\n" in answer
+        assert b'"code":"node_unavailable"' in answer
+        assert node.bodies == []
+        writer.close()
+        assert await edge.has_ended() == 0
+
+
 @pytest.mark.parametrize("answer", [say_little, say_nothing], ids=["a stream", "no head"])
 async def test_a_client_that_leaves_meanwhile_is_no_trouble(
     here: Surroundings, node: FakeNode, answer: object

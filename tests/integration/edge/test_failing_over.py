@@ -11,7 +11,7 @@ import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
 
-from edge.breaker import FAILURES
+from edge.breaker import FAILURES, FIRST_OPEN_S
 from edge.cluster import Carried, Cluster, Node
 from edge.routing import Route
 from edge.settings import EdgeSection
@@ -197,6 +197,42 @@ async def test_a_client_that_leaves_while_a_second_node_works_ends_that_work(edg
             if nodes[0].requests:
                 break
         assert nodes[0].requests
+
+
+async def test_a_client_that_leaves_while_its_request_tries_a_node_keeps_it_from_nobody() -> None:
+    now_s, begun = 100.0, asyncio.Event()
+
+    async def work(request: web.Request) -> web.StreamResponse:
+        del request
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async with running_node("n1") as node:
+        node.answer = work
+        cluster = Cluster(
+            {"n1": f"http://127.0.0.1:{node.port}", "n2": "http://b"}, NodeHosts(PRIVATE), lambda: now_s
+        )
+        tried = next(each for each in cluster.list_nodes() if each.id == "n1")
+        for _ in range(FAILURES):
+            cluster.note_failure(tried)
+        now_s += FIRST_OPEN_S
+
+        def sign() -> str:
+            caller = Caller("acme", "main", "key", "key_1", ("infer:run",), {}, None)
+            parts = {"audience": ["n1"], "method": "POST", "path": MESSAGES, "now_s": int(time.time())}
+            return mint(SIGNING_KEY, caller, request_id=new_request_id(), **parts)  # type: ignore[arg-type]
+
+        outgoing = Outgoing("POST", MESSAGES, CIMultiDict({"Authorization": f"Bearer {sign()}"}), b"{}", sign)
+        async with NodeClient.opened(EdgeSection.model_validate({}), cluster) as client:
+            with Carried() as carried:
+                asked = asyncio.create_task(client.send_request(Route((tried,)), outgoing, carried))
+                await begun.wait()
+                assert tried not in cluster.candidates(None)
+                asked.cancel()
+                await asyncio.gather(asked, return_exceptions=True)
+        assert tried in cluster.candidates(None)
+        assert tried.breaker.is_open
 
 
 async def test_a_node_that_does_not_believe_the_edge_is_replaced_and_left_alone(edge_redis_url: str) -> None:

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from redis.asyncio import BlockingConnectionPool
 
-from edge.api.gate import AT_ONCE, AT_ONCE_OF_MANY, AT_ONCE_SURELY, MANY
+from edge.api.gate import AT_ONCE, AT_ONCE_OF_MANY, AT_ONCE_SURELY, LISTS, MANY, SURE
 from edge.app import OPEN
 from edge.auth.accounts import User
 from edge.auth.credentials import mint_credential
@@ -91,6 +91,25 @@ async def test_inference_does_not_count(edge: Edge, client: aiohttp.ClientSessio
     for _ in range(3 * BURST):
         assert (await page.get(MODELS)).status == 200
     assert await asked_until_refused(lambda: page.get(KEYS)) == BURST + SURELY
+
+
+LISTS_AT_ONCE = round(BURST * LISTS * (1 + SURE))
+MODEL_ROUTES = [path for method, path in ROUTES if "/models" in path]
+
+
+@pytest.mark.parametrize("path", MODEL_ROUTES)
+async def test_models_are_asked_for_more_often_but_not_without_end(
+    edge: Edge, client: aiohttp.ClientSession, node: FakeNode, path: str
+) -> None:
+    page, other = await keyed(edge, client, "starts"), await keyed(edge, client, "starts later")
+    for _ in range(LISTS_AT_ONCE):
+        assert (await page.get(path)).status == 200
+    answer = await page.get(path)
+    assert answer.status == 429
+    assert len(node.requests) == LISTS_AT_ONCE
+    assert (answer.body["error"]["code"], answer.headers["Retry-After"]) == ("rate_limited", "6")
+    assert (await other.get(path)).status == 200
+    assert (await page.get(KEYS)).status == 200
 
 
 async def test_many_keys_of_an_organization_count_together_and_leave_each_a_part(

@@ -88,7 +88,6 @@ async def test_body_and_allowed_headers_reach_the_node_unchanged(
     assert node.bodies == [body]
     assert {name.lower() for name in got.headers} == {
         "accept", "accept-encoding", "anthropic-version", "authorization", "content-length", "content-type", "host",
-        "traceparent",
     }  # fmt: skip
     assert key not in got.headers["Authorization"]
     assert got.headers["Content-Type"] == headers["Content-Type"]

@@ -8,7 +8,7 @@ import pytest
 
 from node.limits.bill import Ending, build_refused, build_settlement
 from node.limits.facts import running_record
-from node.limits.limiter import Hold, Needs, Progress, Subject
+from node.limits.limiter import AlreadySettled, Hold, Needs, Progress, Settled, Subject
 from node.limits.redis_limiter import MOST_FREE, system_ms
 from shared.org_keys import record_ids_key, refused_ids_key, refused_key
 from shared.request_log import MOST_READ, LogFilter, RequestRecord
@@ -36,6 +36,18 @@ async def test_a_request_in_flight_shows_running_then_how_it_ended(today: World)
     ended = await today.log.fetch(today.org, hold.subject.request_id)
     assert ended is not None
     assert ended.outcome == "finished"
+
+
+async def test_a_request_that_another_node_took_over_is_shown_at_that_one_while_it_runs(today: World) -> None:
+    subject = today.subject()
+    hold_of(await today.limiter().admit(subject, Needs()))
+    taken = replace(subject, node="n2")
+    hold = hold_of(await today.limiter().admit(taken, Needs(), 2))
+    assert await today.log.fetch(today.org, subject.request_id) == running_record(taken)
+    assert await today.limiter().admit(subject, Needs()) == AlreadySettled()  # the first one, come to itself
+    assert await today.log.fetch(today.org, subject.request_id) == running_record(taken)
+    assert [record.node for record in (await today.log.fetch_page(today.org)).records] == ["n2"]
+    assert await today.limiter().settle(bill(hold)) == Settled()
 
 
 async def test_another_organization_s_request_is_unknown(today: World) -> None:

@@ -79,12 +79,14 @@ Start = Callable[..., Awaitable[Node]]
 
 @pytest.fixture
 async def start_node(redis_url: str, tmp_path: Path) -> AsyncIterator[Start]:
-    """Start nodes; `ping_after_s` and `factory` can be chosen. All end with the test."""
+    """Start nodes; `ping_after_s`, `factory`, `model` and `node_id` can be chosen. All end with the test."""
     runners: list[web.AppRunner] = []
     held = AsyncExitStack()
     nodes: list[Node] = []
 
-    async def start(*, ping_after_s: float = 10, factory: Any = None, model: ServedModel = MODEL) -> Node:
+    async def start(
+        *, ping_after_s: float = 10, factory: Any = None, model: ServedModel = MODEL, node_id: str = "n1"
+    ) -> Node:
         engines: list[ScriptedEngine] = []
 
         async def scripted() -> ScriptedEngine:
@@ -92,18 +94,20 @@ async def start_node(redis_url: str, tmp_path: Path) -> AsyncIterator[Start]:
             return engines[-1]
 
         supervisor = Supervisor(factory or scripted)
-        gate = Gate("n1", {"k1": KEY.private.public_key()})
+        gate = Gate(node_id, {"k1": KEY.private.public_key()})
         images = await held.enter_async_context(open_intake(load_settings(NodeSettings, {}, {}).egress))
-        limits = await held.enter_async_context(open_limits(as_user("node", redis_url), tmp_path / "spool", "n1"))
-        peers = Peers("n1", NodeHosts(PRIVATE), time.monotonic)
+        limits = await held.enter_async_context(
+            open_limits(as_user("node", redis_url), tmp_path / "spool" / node_id, node_id)
+        )
+        peers = Peers(node_id, NodeHosts(PRIVATE), time.monotonic)
         app = build_node_app(
-            node_id="n1",
+            node_id=node_id,
             peers=peers,
             forwarder=await held.enter_async_context(Forwarder.opened()),
             card=partial(build_card, model, supervisor, int(time.time())),
             model=model,
             gate=gate,
-            admission=Admission("n1", model, *limits),
+            admission=Admission(node_id, model, *limits),
             images=images,
             supervisor=supervisor,
             ping_after_s=ping_after_s,

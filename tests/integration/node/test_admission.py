@@ -191,6 +191,18 @@ async def test_what_can_never_fit_is_no_429(connect: Connect) -> None:
     assert (await client.ask(max_tokens=40))[1].status == 200
 
 
+@pytest.mark.parametrize("name", ["concurrent_requests", "requests_per_minute", "tokens_per_minute"])
+async def test_a_limit_of_0_promises_nobody_that_waiting_helps(connect: Connect, name: str) -> None:
+    client = await connect(**{name: 0})
+    for _ in range(2):
+        request_id, answer = await client.ask()
+        assert await refusal(answer) == (400, "invalid_request", None)
+        assert answer.headers["x-should-retry"] == "false"
+        assert not {"Retry-After", "RateLimit-Reset"} & set(answer.headers)
+        assert (await client.record(request_id)).status == 400
+    assert await client.is_quiet()
+
+
 @pytest.mark.parametrize("period", ["day", "month", "total"])
 async def test_a_spend_cap_stands_against_the_worst_case(connect: Connect, period: str) -> None:
     client = await connect({"nano_usd": 1500, "period": period})
@@ -406,10 +418,13 @@ async def test_a_model_runtime_that_is_away_is_logged(connect: Connect, monkeypa
 
 async def test_of_two_hundred_at_once_as_many_pass_as_may(connect: Connect) -> None:
     client = await connect(concurrent_requests=50)
-    asked = [asyncio.create_task(client.ask([["pause", 5], ["text", "a"]])) for _ in range(200)]
+    endless = [["text", "a"], ["pause", 600]]
+    asked = [asyncio.create_task(client.ask(endless, stream=True)) for _ in range(200)]
     answers = [answer for _, answer in await asyncio.gather(*asked)]
     statuses = [answer.status for answer in answers]
     assert (statuses.count(200), statuses.count(429)) == (50, 150)
+    for answer in answers:
+        answer.close()
     assert isinstance(client.node.engine, ScriptedEngine)
     async with asyncio.timeout(20):
         while not await client.is_quiet():
@@ -426,6 +441,37 @@ async def test_who_leaves_with_the_last_event_has_had_a_whole_answer(connect: Co
         answer.close()
         record = await client.record(request_id)
         assert (record.outcome, record.stop_reason) == ("finished", "end_turn")
+
+
+async def test_a_call_nested_deeper_than_a_writer_of_json_goes_is_told_and_billed_as_it_was_written(
+    connect: Connect,
+) -> None:
+    deep: Any = 1
+    for _ in range(300):
+        deep = [deep]
+    client = await connect()
+    tools = [{"name": "f", "input_schema": {"type": "object"}}]
+    request_id, answer = await client.ask([["tool", "f", {"a": deep}]], tools=tools)
+    assert answer.status == 200
+    assert (await answer.json())["content"][0]["input"] == {"a": deep}
+    record = await client.record(request_id)
+    assert (record.outcome, record.status, record.stop_reason) == ("finished", 200, "tool_use")
+
+
+async def test_an_answer_that_can_not_be_written_is_in_the_books_as_the_failure_that_its_client_hears(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(events: object) -> None:
+        raise TypeError("a fault of ours")
+
+    monkeypatch.setattr("node.messages.accumulate", fail)
+    client = await connect()
+    request_id, answer = await client.ask()
+    assert await refusal(answer) == (500, "internal", None)
+    record = await client.record(request_id)
+    assert (record.outcome, record.status, record.error_code) == ("failed", 500, "internal")
+    assert (record.output_tokens, record.stop_reason) == (2, None)
+    assert len(await client.bill()) == 1
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import aiohttp
 import pytest
 
 from node.engine.scripted import ScriptedEngine
 from node.limits import names
+from node.receive import Arrival, Receiver
 from shared.hop import NOT_STARTED
+from shared.ids import new_request_id
+from shared.node_token import mint
 from shared.redis import connect_redis
-from tests.integration.node.conftest import CALLER, Node, Start
+from tests.heartbeats import heartbeat
+from tests.integration.node.conftest import CALLER, KEY, MODEL, PATH, Node, Start, node_token
 from tests.integration.node.test_messages import events_of
 from tests.redis_server import as_user
 
@@ -103,3 +111,77 @@ async def test_draining_ends_with_the_last_request(narrow: Node) -> None:
     async with asyncio.timeout(30):
         await narrow.supervisor.drained(600)
     assert (await events_of(await stream))[-1]["type"] == "message_stop"
+
+
+PEER_MODEL = "b3os/peer"
+
+
+@pytest.fixture
+async def peer(narrow: Node, start_node: Start) -> Node:
+    """Another node, of another model, which the first one knows."""
+    started = await start_node(model=replace(MODEL, served_id=PEER_MODEL), node_id="n2")
+    narrow.peers.hear([heartbeat("n2", model=PEER_MODEL, url=started.url)])
+    return started
+
+
+async def post_for_peer(narrow: Node, script: list[Any], path: str = PATH) -> aiohttp.ClientResponse:
+    """Ask the first node for an answer of the other one's model."""
+    times = {"now_s": int(time.time()), "request_id": new_request_id()}
+    token = mint(KEY, CALLER, audience=["n1", "n2"], method="POST", path=path, **times)  # type: ignore[arg-type]
+    text = json.dumps({"scripted": script})
+    body = {"model": PEER_MODEL, "max_tokens": 100, "stream": True, "messages": [{"role": "user", "content": text}]}
+    return await narrow.session.post(narrow.url + path, json=body, headers={"Authorization": f"Bearer {token}"})
+
+
+@pytest.mark.parametrize("has_head", [True, False], ids=["with a head", "without a head"])
+async def test_what_was_passed_on_is_waited_for(narrow: Node, peer: Node, *, has_head: bool) -> None:
+    script = [["text", "a"], ["pause", 0.2], ["text", "b"]] if has_head else [["pause", 0.2], ["text", "b"]]
+    asking = asyncio.ensure_future(post_for_peer(narrow, script))
+    if has_head:
+        await asking
+    else:
+        await until(lambda: peer.engine.unfinished_requests())
+    narrow.supervisor.drain()
+    async with asyncio.timeout(30):
+        await narrow.supervisor.drained(600)
+    assert peer.engine.unfinished_requests() == 0
+    assert (await events_of(await asking))[-1]["type"] == "message_stop"
+
+
+async def test_what_was_passed_on_is_not_waited_for_without_end(narrow: Node, peer: Node) -> None:
+    answer = await post_for_peer(narrow, ENDLESS)
+    narrow.supervisor.drain()
+    async with asyncio.timeout(30):
+        await narrow.supervisor.drained(0.01)
+    assert peer.engine.unfinished_requests() == 1
+    answer.close()
+
+
+async def test_nothing_is_passed_on_any_more(narrow: Node, peer: Node) -> None:
+    narrow.supervisor.drain()
+    answer = await post_for_peer(narrow, [["text", "a"]])
+    assert (answer.status, answer.headers[NOT_STARTED]) == (503, "1")
+    assert peer.engine.load().answers == 0
+
+
+async def test_a_count_that_runs_goes_back_and_leaves_nothing(
+    narrow: Node, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_let_in = asyncio.Event()
+
+    async def wait(self: Receiver, arrival: Arrival, message: object) -> None:
+        is_let_in.set()
+        await asyncio.sleep(600)
+
+    monkeypatch.setattr(Receiver, "render", wait)
+    path = f"{PATH}/count_tokens"
+    body = {"model": MODEL.served_id, "messages": [{"role": "user", "content": "Hi"}]}
+    headers = {"Authorization": f"Bearer {node_token(path)}"}
+    asking = asyncio.ensure_future(narrow.session.post(narrow.url + path, json=body, headers=headers))
+    await is_let_in.wait()
+    narrow.supervisor.drain()
+    async with asyncio.timeout(30):
+        await narrow.supervisor.drained(600)
+        answer = await asking
+    assert (answer.status, answer.headers[NOT_STARTED]) == (503, "1")
+    assert await leases(redis_url) == 0

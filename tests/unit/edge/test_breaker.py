@@ -34,6 +34,32 @@ def test_one_request_tries_while_the_others_wait() -> None:
     assert breaker.lets_through(FIRST_OPEN_S)
 
 
+def test_whoever_leaves_while_trying_makes_room_for_the_next_at_once() -> None:
+    breaker = failed(FAILURES)
+    first = breaker.begin(FIRST_OPEN_S)
+    assert breaker.begin(FIRST_OPEN_S) is None  # asked for want of any other: it has no say
+    breaker.abandon(None)
+    assert not breaker.lets_through(FIRST_OPEN_S)
+    breaker.abandon(first)
+    assert breaker.lets_through(FIRST_OPEN_S)
+    assert breaker.is_open
+    breaker.begin(FIRST_OPEN_S)
+    breaker.fail(FIRST_OPEN_S)
+    assert not breaker.lets_through(FIRST_OPEN_S + FIRST_OPEN_S)  # it counts as the second try that it is
+
+
+def test_who_leaves_late_opens_nothing_that_another_has_shut() -> None:
+    breaker = failed(FAILURES)
+    first = breaker.begin(FIRST_OPEN_S)
+    later_s = FIRST_OPEN_S + PROBE_S
+    breaker.begin(later_s)
+    breaker.abandon(first)
+    assert not breaker.lets_through(later_s)
+    breaker.fail(later_s)
+    breaker.abandon(first)
+    assert not breaker.lets_through(later_s)
+
+
 def tried_in_vain(breaker: Breaker) -> float:
     """How long it is left alone after that."""
     now_s = breaker.shut_until_s

@@ -43,6 +43,43 @@ def test_a_node_is_there_while_its_heartbeat_is() -> None:
     assert ids(cluster.candidates("b3os/a")) == ["n1", "n2"]
 
 
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_who_stopped_is_gone_at_once_and_told_apart_from_who_died(
+    caplog: pytest.LogCaptureFixture, *, is_whole: bool
+) -> None:
+    cluster = cluster_of()
+    caplog.set_level(logging.INFO)
+    cluster.hear([heartbeat("dead", state="draining"), heartbeat("n2"), heartbeat("stopped")])
+    for _ in range(2):
+        stopped = heartbeat("stopped", state="stopped", models=())
+        cluster.hear([heartbeat("n2"), stopped], is_whole=is_whole)
+    assert ids(cluster.list_nodes()) == (["n2"] if is_whole else ["dead", "n2"])
+    died = [("WARNING", "node left", "dead")] if is_whole else []
+    said = [(line.levelname, line.msg, line.facts["node"]) for line in caplog.records]  # type: ignore[attr-defined]
+    assert said == [*died, ("INFO", "node stopped", "stopped")]
+
+
+def test_who_stopped_and_is_back_is_there_again_and_who_waited_for_it_was_told() -> None:
+    cluster, told = cluster_of(), []
+    cluster.hear([heartbeat("n1")])
+    with Carried() as carried, only(cluster).watched(lambda: told.append("gone")):
+        carried.move(only(cluster))
+        cluster.hear([heartbeat("n1", state="stopped")])
+        assert (cluster.candidates(None), cluster.known_ids()) == ((), ["n1"])
+        cluster.hear([heartbeat("n1", boot="b2", state="starting")])
+    assert (only(cluster).state, told) == ("starting", ["gone"])
+
+
+def test_a_node_of_the_settings_that_stopped_is_asked_once_it_tells_again() -> None:
+    cluster = cluster_of(n1="http://a", n2="http://b")
+    cluster.hear([heartbeat("n1"), heartbeat("n2")])
+    for _ in range(2):
+        cluster.hear([heartbeat("n1", state="stopped"), heartbeat("n2")])
+        assert ids(cluster.list_nodes()) == ["n2"]
+    cluster.hear([heartbeat("n1"), heartbeat("n2")])
+    assert ids(cluster.list_nodes()) == ["n1", "n2"]
+
+
 def test_nobody_is_lost_while_what_was_read_may_not_be_all() -> None:
     cluster = cluster_of()
     cluster.hear([heartbeat("n1"), heartbeat("n2")])

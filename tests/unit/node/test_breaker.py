@@ -29,7 +29,7 @@ async def test_it_opens_with_a_failure_and_closes_with_a_probe() -> None:
     probe = Probe()
     breaker = Breaker(probe, probe_every_s=0.001)
     states = [breaker.is_open]
-    breaker.trip()
+    breaker.trip("ConnectionError")
     states.append(breaker.is_open)
     async with asyncio.timeout(20):
         while probe.count < 5:
@@ -44,7 +44,7 @@ async def test_many_failures_make_one_prober_and_it_probes_at_once_then_rests() 
     probe = Probe()
     breaker = Breaker(probe, probe_every_s=3600)
     for _ in range(100):
-        breaker.trip()
+        breaker.trip("ConnectionError")
     await asyncio.sleep(0.05)
     assert probe.count == 1
     await breaker.aclose()

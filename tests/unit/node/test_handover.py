@@ -79,6 +79,16 @@ async def test_who_comes_later_goes_back_at_once(requests: Requests) -> None:
     assert requests.ends == {"late": "back"}
 
 
+async def test_what_is_kept_stays_and_counts_and_comes_no_later(requests: Requests) -> None:
+    with requests.handover.kept():
+        requests.handover.close(0)
+        await asyncio.sleep(0)
+        assert not await requests.handover.wait_until_idle(0.001)
+    assert await requests.handover.wait_until_idle(0)
+    with pytest.raises(ApiError, match="ask another"), requests.handover.kept():
+        raise AssertionError
+
+
 async def test_a_client_that_left_is_not_told_anything(requests: Requests) -> None:
     task = await requests.come("a", "fresh")
     task.cancel()

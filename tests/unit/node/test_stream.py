@@ -107,10 +107,18 @@ def test_a_complete_tool_call_ends_with_tool_use_and_its_input() -> None:
     events = play([*pieces, End("stop")])
     check_stream(events)
     message = accumulate(events)
-    assert message["content"][1] == {"type": "tool_use", "id": "chatcmpl-tool-1", "name": "f", "input": {"a": 1}}
+    expected = {"type": "tool_use", "id": "chatcmpl-tool-1", "name": "f", "input": {"a": 1}}
+    assert orjson.loads(orjson.dumps(message["content"][1])) == expected
     assert message["stop_reason"] == "tool_use"
     deltas = [event["delta"].get("partial_json", "") for event in events if event["type"] == "content_block_delta"]
     assert orjson.loads("".join(deltas)) == {"a": 1}
+
+
+@pytest.mark.parametrize("value", ["[" * 1000 + "]" * 1000, "1234567890123456789012345", "0.10000000000000000001"])
+def test_a_call_s_input_is_told_as_it_was_written(value: str) -> None:
+    text = f'{{"a": {value}}}'
+    pieces: list[Piece] = [Started(), ToolStart("chatcmpl-tool-1", "f"), ToolArguments(text), ToolEnd(), End("stop")]
+    assert f'"input":{text}'.encode() in orjson.dumps(accumulate(play(pieces)))
 
 
 def test_a_tool_call_that_was_cut_is_left_out_rather_than_invented() -> None:

@@ -216,7 +216,7 @@ async def test_a_drain_ends_though_its_engine_can_not_be_killed() -> None:
     with watched.handover.place() as place:
         watched.handover.note_begun(place)
         watched.drain()
-        await watched.drained(0.001)
+        assert await watched.drained(0.001) == 1
     assert engine.kills == 1
     await watched.stop()
 
@@ -312,7 +312,7 @@ async def test_what_outlasts_a_drain_fails() -> None:
     with watched.handover.place() as place:
         watched.handover.note_begun(place)
         watched.drain()
-        await watched.drained(0.001)
+        assert await watched.drained(0.001) == 1
     with pytest.raises(ApiError, match="is restarting"):
         _ = [piece async for piece in pieces]
     assert len(factory.engines) == 1

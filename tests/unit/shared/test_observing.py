@@ -90,6 +90,20 @@ async def test_the_loop_s_lateness_is_what_a_sleep_took_too_long() -> None:
     assert LOOK_EVERY_S < 1
 
 
+async def test_tasks_are_counted_where_they_run_and_told_to_any_thread() -> None:
+    lag, end = LoopLag(sleep=lambda wanted_s: asyncio.sleep(0)), asyncio.Event()
+    await lag.look()
+    before = await asyncio.to_thread(sample, lag, "b3os_event_loop_tasks")
+    assert before is not None
+    more = [asyncio.create_task(end.wait()) for _ in range(5)]
+    await lag.look()
+    assert await asyncio.to_thread(sample, lag, "b3os_event_loop_tasks") == before + 5
+    end.set()
+    await asyncio.gather(*more)
+    await lag.look()
+    assert await asyncio.to_thread(sample, lag, "b3os_event_loop_tasks") == before
+
+
 def test_the_counted_lines_are_those_that_operators_watch() -> None:
     watched = (ROOT / "docs" / "operations.md").read_text().partition("## What to watch")[2].partition("## ")[0]
     cells = re.findall(r"^\| (`.*?) \|", watched, re.MULTILINE)
