@@ -11,7 +11,6 @@ from typing import Any
 
 from aiohttp import web
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from edge.api.gate import Gate
 from edge.auth.invalidations import Invalidations
@@ -23,6 +22,7 @@ from edge.pages.served import load_pages
 from edge.proxy import Proxy
 from edge.routing import NodeDirectory
 from shared.errors import NODE_UNAVAILABLE, ApiError
+from shared.redis import FAILURES
 from shared.redis_durability import Durability
 from shared.web import Handler, Render, build_app, render_openai, render_problem
 
@@ -130,6 +130,6 @@ class EdgeReadiness:
         try:
             async with asyncio.timeout(1):
                 await self._redis.ping()
-        except (RedisError, OSError, TimeoutError):
+        except FAILURES:
             return False
         return True

@@ -12,11 +12,10 @@ import logging
 from collections.abc import AsyncIterator, Callable
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from edge.cluster import Cluster
 from shared.heartbeat import LIFETIME_MS, HeartbeatParser, read_all
-from shared.redis import cause_of
+from shared.redis import FAILURES, cause_of
 from shared.tasks import in_background
 
 EVERY_S = 1.0
@@ -51,7 +50,7 @@ class Registry:
         try:
             async with asyncio.timeout(_ANSWER_S):
                 texts = await read_all(self._redis, self._cluster.known_ids())
-        except (RedisError, OSError, TimeoutError, RuntimeError) as error:  # the last: uvloop's, of a closed one
+        except FAILURES as error:
             self._note_failure(error)
             return False
         heartbeats, now_s = self._parser.parse(texts), self._clock()

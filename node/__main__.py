@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import functools
@@ -128,7 +129,10 @@ async def run(settings: NodeSettings, home: Path) -> None:
                 life.note_signal(number, supervisor.handover.under_way, section.drain_s)
                 supervisor.drain()
 
-            async with pulse.beating(), Hearing(registry, peers).listening(), running as (listens, operator_listens):
+            is_bound = asyncio.Event()
+            beating = pulse.beating(is_bound)
+            async with beating, Hearing(registry, peers).listening(), running as (listens, operator_listens):
+                is_bound.set()
                 life.note_start(
                     node=section.id,
                     boot=pulse.boot,

@@ -13,17 +13,15 @@ import random
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from node.peers import Peers
 from shared.heartbeat import EVERY_S, Heartbeat, HeartbeatParser, hear_all, read_nodes
-from shared.redis import cause_of
+from shared.redis import FAILURES, cause_of
 from shared.tasks import in_background
 
 APART_S = 0.03
 """How far apart the nodes of a large cluster hear: with 1000 each does every 30 s."""
 _ANSWER_S = 1.0
-_FAILURES = (RedisError, OSError, TimeoutError, RuntimeError)  # the last: uvloop's, of a connection that closes
 _log = logging.getLogger("b3os.node.hearing")
 
 
@@ -52,7 +50,7 @@ class Hearing:
         try:
             async with asyncio.timeout(_ANSWER_S):
                 texts = await hear_all(self._redis)
-        except _FAILURES as error:
+        except FAILURES as error:
             self.missed += 1
             if self.missed == 1:
                 _log.warning("the registry tells nothing", extra={"facts": {"cause": cause_of(error)}})
@@ -79,5 +77,5 @@ async def ask_registry(redis: Redis, ids: Collection[str]) -> Sequence[Heartbeat
     try:
         async with asyncio.timeout(_ANSWER_S):
             return HeartbeatParser().parse(await read_nodes(redis, ids))
-    except _FAILURES:
+    except FAILURES:
         return ()

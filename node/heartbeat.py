@@ -15,12 +15,11 @@ from collections.abc import AsyncIterator, Callable
 from importlib.metadata import version
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
 from node.engine.supervisor import Supervisor
 from node.namesake import Namesake
 from shared.heartbeat import EVERY_S, Heartbeat, ModelCard, NodeState, send_heartbeat, send_leave
-from shared.redis import cause_of
+from shared.redis import FAILURES, cause_of
 from shared.tasks import in_background
 
 LOOK_EVERY_S = 0.1
@@ -58,13 +57,17 @@ class Pulse:
         self.missed = 0
 
     @contextlib.asynccontextmanager
-    async def beating(self) -> AsyncIterator[None]:
-        """From now on while the body runs; then be in the registry no more."""
+    async def beating(self, listens: asyncio.Event) -> AsyncIterator[None]:
+        """While the body runs, once this node can be reached; then be in the registry no more.
+
+        Before that its place may be another's: a second process of one id and port ends without a word here.
+        """
         try:
-            async with in_background(self._beat_forever()):
+            async with in_background(self._beat_forever(listens)):
                 yield
         finally:
-            await self._leave()
+            if self._beats:
+                await self._leave()
 
     def build(self) -> Heartbeat:
         """What is told now."""
@@ -89,7 +92,7 @@ class Pulse:
         try:
             async with asyncio.timeout(_ANSWER_S):
                 other = await send_heartbeat(self._redis, heartbeat)
-        except (RedisError, OSError, TimeoutError, RuntimeError) as error:  # the last: uvloop's, of a closed one
+        except FAILURES as error:
             self._note_miss(error)
             return False
         if self.missed:
@@ -103,7 +106,8 @@ class Pulse:
         if self.missed == 1:
             _log.warning("the registry does not hear", extra={"facts": {"cause": cause_of(error)}})
 
-    async def _beat_forever(self) -> None:
+    async def _beat_forever(self, listens: asyncio.Event) -> None:
+        await listens.wait()
         while True:
             if self._clock() >= self._next_s or self._supervisor.state != self._tried:
                 self._tried = self._supervisor.state
@@ -131,5 +135,5 @@ class Pulse:
         try:
             async with asyncio.timeout(_ANSWER_S):
                 await send_leave(self._redis, last)
-        except (RedisError, OSError, TimeoutError, RuntimeError) as error:
+        except FAILURES as error:
             _log.info("the registry did not hear the end", extra={"facts": {"cause": cause_of(error)}})

@@ -35,23 +35,31 @@ async def claim_id(
 ) -> None:
     """Return unless a node of this id tells from another address that it lives.
 
-    What was told last from another address is watched until it is told anew, or too old for a node that lives. From
-    the same address it was this node itself, before it died: the port was free. Without Redis nobody is heard.
+    What was told last from another address is watched until it is told anew, or too old for a node that lives. One
+    that drains makes room: it is waited for. From the same address it was this node itself, before it died; if it is
+    not, the port is taken. Without Redis nobody is heard.
 
     Raises:
         IdTaken: it lives.
     """
-    first = last = await _hear_other(ask, node_id, url)
-    until_s = clock() + PATIENCE_S
-    while first is not None and last is not None and clock() < until_s:
-        if (last.boot, last.beat) != (first.boot, first.beat):
+    first = await _hear_other(ask, node_id, url)
+    until_s, is_told = clock() + PATIENCE_S, False
+    while first is not None and clock() < until_s:
+        await sleep(LOOK_EVERY_S)
+        last = await _hear_other(ask, node_id, url)
+        if last is None:
+            return
+        if (last.boot, last.beat) == (first.boot, first.beat):
+            continue
+        if last.state != "draining":
             _tell(node_id, url, last)
             raise IdTaken(
                 f"another node has the id {node_id} and is at {last.url}, while this one would be at {url}: "
                 "each node needs a B3OS_NODE_ID of its own"
             )
-        await sleep(LOOK_EVERY_S)
-        last = await _hear_other(ask, node_id, url)
+        if not is_told:
+            _log.info("the node of this id drains; waiting for it", extra={"facts": {"node": node_id}})
+        first, until_s, is_told = last, clock() + PATIENCE_S, True
 
 
 async def _hear_other(ask: Ask, node_id: str, url: str) -> Heartbeat | None:

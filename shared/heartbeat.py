@@ -44,12 +44,13 @@ for at = 2, #ARGV do
 end
 return 1
 """
-# KEYS and ARGV as of a beat. Another process under the same id may have come meanwhile.
+# KEYS and ARGV as of a beat. Another process under the same id may have come meanwhile. What frees comes first: after
+# that even a full Redis takes the rest.
 _LEAVE = """
 local told = redis.pcall('GET', KEYS[2])
 if type(told) ~= 'string' or string.find(told, ARGV[4], 1, true) then
-  redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
   redis.call('SREM', KEYS[1], ARGV[1])
+  redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 end
 return 1
 """

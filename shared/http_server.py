@@ -66,7 +66,7 @@ class ContractHandler(RequestHandler):
         """Keep three promises: a body that breaks is refused at once, a client that leaves is noticed, and an upload
         that is under way when the server stops goes on."""
         known = len(self._messages)
-        if (self._close or self._force_close) and not self._newest_body.is_eof():
+        if self._close or self._force_close:
             self._take_the_rest(data)
         else:
             super().data_received(data)
@@ -81,8 +81,10 @@ class ContractHandler(RequestHandler):
     def _take_the_rest(self, data: bytes) -> None:
         """From its shutdown on aiohttp drops all that comes, the rest of bodies too for which it lets handlers wait.
 
-        What follows the body is not answered any more, whatever it is.
+        What follows the body is not answered any more, whatever it is, nor is a request behind one that runs.
         """
+        if self._newest_body.is_eof() or (self._messages and self._current_request is not None):
+            return
         closing, closing_by_force = self._close, self._force_close
         self._close = self._force_close = False
         try:

@@ -36,6 +36,9 @@ REFUSALS: Mapping[str, str] = MappingProxyType(
     }
 )
 """With what words Redis refuses, and what that means for whoever runs it."""
+FAILURES = (RedisError, OSError, TimeoutError, RuntimeError, UnicodeDecodeError)
+"""How a question to Redis may fail. uvloop has a plain RuntimeError where a connection ends in the moment in which
+something is written to it; and what somebody else stored may be no text."""
 
 
 def refusal_of(error: BaseException) -> str | None:

@@ -13,9 +13,8 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
-from shared.redis import REFUSALS, refusal_of
+from shared.redis import FAILURES, REFUSALS, refusal_of
 from shared.tasks import in_background
 
 LOOK_EVERY_S = 60.0
@@ -57,7 +56,7 @@ class Durability:
         try:
             async with asyncio.timeout(_ANSWER_S):
                 info = await self._redis.info("persistence", "memory")
-        except (RedisError, OSError, TimeoutError) as error:
+        except FAILURES as error:
             self._note_refusal(refusal_of(error))
             return False
         self.refusal = None
@@ -75,5 +74,9 @@ class Durability:
 
     async def _look_forever(self) -> None:
         while True:
-            has_told = await self.look()
+            has_told = False
+            try:
+                has_told = await self.look()
+            except Exception:
+                _log.exception("Redis's durability can't be looked at")
             await asyncio.sleep(LOOK_EVERY_S if has_told else _RETRY_S)

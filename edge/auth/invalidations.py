@@ -13,10 +13,9 @@ from typing import Protocol
 
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
-from redis.exceptions import RedisError
 
 from edge.auth.redis_names import EVERYTHING, INVALIDATIONS
-from shared.redis import cause_of, refusal_of
+from shared.redis import FAILURES, cause_of, refusal_of
 
 SILENCE_S = 2.0
 RECONNECT_S = 0.25
@@ -60,7 +59,7 @@ class Invalidations:
                 async with self._redis.pubsub() as subscription:
                     await subscription.subscribe(INVALIDATIONS)
                     await self._listen(subscription)
-            except (RedisError, OSError, TimeoutError) as error:
+            except FAILURES as error:
                 self._note_loss(error)
             except Exception:
                 _log.exception("subscription failed")

@@ -13,9 +13,8 @@ from collections.abc import AsyncIterator
 from typing import Any, cast
 
 from redis.asyncio import Redis
-from redis.exceptions import RedisError
 
-from shared.redis import cause_of
+from shared.redis import FAILURES, cause_of
 
 LOOKUP_S = 1.0
 REMEMBERED_S = 60
@@ -68,8 +67,7 @@ async def answering() -> AsyncIterator[None]:
     try:
         async with asyncio.timeout(LOOKUP_S):
             yield
-    except (RedisError, OSError, TimeoutError, RuntimeError) as error:
-        # uvloop has a plain RuntimeError where a connection ends in the moment in which something is written to it.
+    except FAILURES as error:
         raise StoreUnavailable(cause_of(error)) from error
 
 

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from redis.asyncio import Redis
-
 from node.limits import limiter as port
 from node.limits import names
 from node.limits.facts import encode_subject, running_record
@@ -33,8 +31,8 @@ MOST_FREE = 1000
 """Records of an organization's requests that cost nothing, refused ones among them: the newest are kept."""
 ANNOUNCE_EVERY_S = 60
 _METERS: tuple[port.LimitName, ...] = ("requests_per_minute", "tokens_per_minute", "image_bytes_per_minute")
-_ADMIT, _ADJUST, _CHARGE, _RENEW, _SETTLE, _RELEASE, _REFUSE = map(
-    load_script, ("admit", "adjust", "charge", "renew", "settle", "release", "refuse")
+_ADMIT, _ADJUST, _ANNOUNCE, _CHARGE, _RENEW, _SETTLE, _RELEASE, _REFUSE = map(
+    load_script, ("admit", "adjust", "announce", "charge", "renew", "settle", "release", "refuse")
 )
 
 
@@ -240,7 +238,7 @@ class RedisLimiter:
         now_s = time.monotonic()
         if now_s - self._announced_s.get(org, -ANNOUNCE_EVERY_S) < ANNOUNCE_EVERY_S:
             return True
-        if await self.store.ask(lambda redis: _add_org(redis, org)) is None:
+        if await self._run(_ANNOUNCE, [names.ORGS], [self._now(), org]) is None:
             return False
         if len(self._announced_s) > 10_000:
             self._announced_s.clear()
@@ -257,11 +255,6 @@ class RedisLimiter:
     def _near_ms(self) -> int:
         """Redis's clock as far as it is known here; `admit` checks the day of it."""
         return system_ms() + self._ahead_ms if self._clock_ms is None else self._clock_ms()
-
-
-async def _add_org(redis: Redis, org: str) -> bool:
-    await redis.zadd(names.ORGS, {org: system_ms() // 1000})
-    return True
 
 
 def _voice(settlement: port.Settlement) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -85,9 +86,11 @@ class Sweeper:
 
     async def _find_orgs(self) -> list[str]:
         """Those that were active in the last days; a few at a time, whoever was not and has no lease is forgotten."""
-        before_s = int(time.time()) - FORGET_ORG_S
+        before_s = await self._now_ms() // 1000 - FORGET_ORG_S
         listed = await self.store.ask(_fetch_orgs) or []
-        quiet = [org for org, active_s in listed if active_s < before_s][:ORGS_AT_ONCE]
+        quiet = [org for org, active_s in listed if active_s < before_s]
+        # Any of them: some may have a lease that nobody can read, and stay.
+        quiet = random.sample(quiet, min(ORGS_AT_ONCE, len(quiet)))
         at_rest = await self.store.ask(_without_leases(quiet)) if quiet else None
         if at_rest:
             await self.store.run(_REST, [names.ORGS], [before_s, *at_rest])

@@ -24,18 +24,22 @@ POST = b"POST /echo HTTP/1.1\r\n" + HOST
 
 
 class Server:
-    """What the tests talk to, and how many of its handlers run."""
+    """What the tests talk to, and how many of its handlers run, and came to their end."""
 
     def __init__(self, port: int) -> None:
-        self.port, self.running = port, 0
+        self.port, self.lets_go = port, asyncio.Event()
+        self.running = self.answered = 0
 
     async def handle(self, request: web.Request) -> web.Response:
         body = await read_body(request, 1_000_000, lambda _: ApiError(BODY_TOO_LARGE, "too large"))
         self.running += 1
         try:
             await asyncio.sleep({b"sleep": 60, b"wait": 0.3}.get(body, 0))
+            if body == b"held.":
+                await self.lets_go.wait()
         finally:
             self.running -= 1
+        self.answered += 1
         return json_response({"size": len(body)})
 
     async def break_off(self, request: web.Request) -> web.StreamResponse:
@@ -353,6 +357,25 @@ async def test_a_body_under_way_when_the_server_stops_is_read_to_its_end() -> No
     writer.close()
     assert answer.endswith(b'{"size":900000}')
     assert answer.count(b"HTTP/1.1") == 1
+
+
+async def test_an_upload_behind_a_running_request_does_not_end_that_one_when_the_server_stops() -> None:
+    held = contextlib.AsyncExitStack()
+    server = await held.enter_async_context(running_server(drain_s=600))
+    _, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    async with asyncio.timeout(30):
+        writer.write(SLEEP.replace(b"sleep", b"held.") + POST + b"Content-Length: 900000\r\n\r\n" + b" " * 1000)
+        while not server.running:
+            await asyncio.sleep(0.01)
+        stopping = asyncio.ensure_future(held.aclose())
+        await stop_listening(server, stopping)
+        for _ in range(30):  # more than it would keep
+            writer.write(b" " * 20_000)
+            await asyncio.sleep(0.01)
+        server.lets_go.set()
+        await stopping
+    writer.close()
+    assert server.answered == 1
 
 
 async def test_an_honest_request_passes(server: Server) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -55,6 +56,22 @@ async def test_each_side_may_ask_and_tells_once(own_url: str, user: User, caplog
 async def set_up(operator: Redis, appendonly: str, policy: str) -> None:
     await operator.config_set("appendonly", appendonly)
     await operator.config_set("maxmemory-policy", policy)
+
+
+async def test_whatever_becomes_of_one_look_another_follows(monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = iter([RuntimeError("uvloop's"), ZeroDivisionError("ours")])
+    has_told = asyncio.Event()
+
+    class Faulty:
+        async def info(self, *_: str) -> dict[str, object]:
+            for fault in faults:
+                raise fault
+            has_told.set()
+            return {"aof_enabled": 1, "maxmemory_policy": "noeviction"}
+
+    monkeypatch.setattr("shared.redis_durability._RETRY_S", 0)
+    async with Durability(cast("Any", Faulty())).watching(), asyncio.timeout(30):
+        await has_told.wait()
 
 
 async def test_a_redis_that_is_not_there_is_no_news(caplog: pytest.LogCaptureFixture) -> None:

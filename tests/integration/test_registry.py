@@ -109,6 +109,13 @@ class Scene:
         return Registry(self.edge, cluster, clock), cluster
 
 
+def bound() -> asyncio.Event:
+    """Of a node that can be reached."""
+    event = asyncio.Event()
+    event.set()
+    return event
+
+
 def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
     """Levels and messages."""
     return [(record.levelname, record.msg) for record in caplog.records]
@@ -213,12 +220,12 @@ def test_what_was_read_before_is_not_parsed_again() -> None:
 
 async def test_a_node_leaves_the_registry_and_no_other_with_it(scene: Scene) -> None:
     old, new = scene.pulse("n1"), scene.pulse("n1")
-    async with old.beating():
+    async with old.beating(bound()):
         while not await scene.operator.exists(node_key("n1")):
             await asyncio.sleep(0.01)
         await new.beat()
     assert (await fetch_heartbeats(scene.edge))[0].boot == new.build().boot
-    async with new.beating():
+    async with new.beating(bound()):
         pass
     assert await fetch_heartbeats(scene.edge) == []
     assert await scene.operator.exists(NODES) == 0
@@ -230,7 +237,7 @@ async def test_an_edge_that_never_saw_it_drain_knows_that_a_node_has_stopped(
     registry, cluster = scene.registry()
     newcomer, of_newcomer = scene.registry()
     caplog.set_level("INFO")
-    async with asyncio.timeout(30), scene.pulse("n1").beating():
+    async with asyncio.timeout(30), scene.pulse("n1").beating(bound()):
         while not cluster.list_nodes():
             await registry.look()
     assert 0 < await scene.operator.pttl(node_key("n1")) <= LIFETIME_MS
@@ -243,9 +250,38 @@ async def test_an_edge_that_never_saw_it_drain_knows_that_a_node_has_stopped(
     assert await peers.find("b3os/n1", {"n1", "n2"}) is None
 
 
+async def test_whoever_can_not_be_reached_says_nothing_not_even_that_it_stops(scene: Scene) -> None:
+    await scene.pulse("n1").beat()
+    told = await fetch_heartbeats(scene.edge)
+    async with scene.pulse("n1").beating(asyncio.Event()):
+        await asyncio.sleep(0.01)
+    assert await fetch_heartbeats(scene.edge) == told
+
+
+async def test_a_full_redis_hears_that_a_node_has_stopped(scene: Scene) -> None:
+    async with scene.pulse("n1").beating(bound()):
+        while not await scene.operator.exists(node_key("n1")):
+            await asyncio.sleep(0.01)
+        await scene.operator.config_set("maxmemory", "1")
+    try:
+        assert await fetch_heartbeats(scene.edge) == []
+        assert [each.state for each in await ask_registry(scene.node, ["n1"])] == ["stopped"]
+    finally:
+        await scene.operator.config_set("maxmemory", "0")
+
+
+async def test_bytes_that_are_no_text_under_its_name_are_nobody(scene: Scene) -> None:
+    await scene.operator.set(node_key("n1"), b"\xff")
+    assert await ask_registry(scene.node, ["n1"]) == ()
+    await scene.pulse("n1").beat()
+    assert [each.id for each in await ask_registry(scene.node, ["n1"])] == ["n1"]
+
+
 async def test_a_node_that_is_back_at_once_is_there_at_once(scene: Scene) -> None:
     registry, cluster = scene.registry()
-    async with scene.pulse("n1").beating():
+    before = scene.pulse("n1")
+    await before.beat()
+    async with before.beating(bound()):
         pass
     await scene.pulse("n1", Engine("ready")).beat()
     await registry.look()
@@ -269,10 +305,12 @@ async def test_a_node_hears_who_told_under_its_id_since(scene: Scene, caplog: py
 async def test_what_is_no_heartbeat_under_its_name_keeps_no_node_from_telling(scene: Scene) -> None:
     await scene.operator.sadd(node_key("n1"), "x")
     assert await scene.pulse("n1").beat()
-    await scene.operator.delete(node_key("n1"))
-    await scene.operator.sadd(node_key("n1"), "x")
-    async with scene.pulse("n1").beating():
-        pass
+    pulse = scene.pulse("n1")
+    async with asyncio.timeout(30), pulse.beating(bound()):
+        while not [each for each in await ask_registry(scene.node, ["n1"]) if each.boot == pulse.boot]:
+            await asyncio.sleep(0.01)
+        await scene.operator.delete(node_key("n1"))
+        await scene.operator.sadd(node_key("n1"), "x")
     assert [each.state for each in await ask_registry(scene.node, ["n1"])] == ["stopped"]
 
 
@@ -283,7 +321,7 @@ async def test_a_change_of_state_is_told_at_once(scene: Scene) -> None:
     async def told() -> list[Heartbeat]:
         return await fetch_heartbeats(scene.edge)
 
-    async with pulse.beating(), asyncio.timeout(30):
+    async with pulse.beating(bound()), asyncio.timeout(30):
         for state, beats in (("starting", 1), ("ready", 2), ("draining", 3)):
             engine.state = cast("NodeState", state)
             while not (found := await told()) or found[0].state != state:
@@ -305,7 +343,7 @@ async def test_a_node_without_redis_goes_on_and_says_so_once(scene: Scene, caplo
         "the registry tells nothing",
     ]
     assert peers.ids() == ["n2"]
-    async with pulse.beating():
+    async with pulse.beating(bound()):
         pass
     await nowhere.aclose()
 
@@ -322,7 +360,7 @@ async def test_a_redis_that_is_away_is_not_asked_all_the_time(scene: Scene, monk
     monkeypatch.setattr("node.heartbeat.LOOK_EVERY_S", 0)
     clock = Clock()
     pulse = scene.pulse("n1", redis=cast("Any", Away()), clock=clock)
-    async with pulse.beating():
+    async with pulse.beating(bound()):
         for due_s, wanted in ((0.0, 1), (RETRY_S - 0.01, 1), (RETRY_S, 2), (2 * RETRY_S, 3)):
             clock.now_s = due_s
             for _ in range(100):

@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import replace
 from datetime import date
 
+import pytest
+
 from node.limits import names
 from node.limits.bill import Ending, build_settlement
 from node.limits.limiter import (
@@ -22,7 +24,7 @@ from node.limits.limiter import (
     StillAlive,
     TooOld,
 )
-from node.limits.redis_limiter import DONE_MS, FREE_DONE_MS, LEASE_MS, MOST_FREE
+from node.limits.redis_limiter import DONE_MS, FREE_DONE_MS, LEASE_MS, MOST_FREE, RedisLimiter
 from node.limits.store import Store, load_script
 from node.limits.sweeper import ORGS_AT_ONCE, Sweeper
 from shared.org_keys import record_ids_key, record_key, refused_ids_key, refused_key
@@ -441,6 +443,18 @@ async def test_a_thousand_organizations_at_rest_are_forgotten_a_few_at_a_time(wo
         await sweep(world)
         left.append(len(at_rest.keys() & set(await world.redis.zrange(names.ORGS, 0, -1))))
     assert left == [ORGS_AT_ONCE + 1, 1, 0]
+
+
+async def test_who_was_active_when_is_known_by_the_clock_of_redis(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before_s, _ = await world.redis.time()
+    monkeypatch.setattr("time.time", lambda: 4e9)  # a node's may be days ahead
+    await RedisLimiter(world.limiter().store).admit(world.subject(), Needs())
+    active_s = await world.redis.zscore(names.ORGS, world.org)
+    after_s, _ = await world.redis.time()
+    assert active_s is not None
+    assert before_s <= active_s <= after_s
 
 
 async def test_an_organization_that_came_back_since_it_was_looked_at_is_kept(world: World) -> None:

@@ -155,6 +155,20 @@ async def test_a_second_node_of_an_id_does_not_start_and_the_first_goes_on(
     assert machine.lines("b3os.node.namesake") == []
 
 
+async def test_a_second_process_of_one_id_and_port_says_nothing_in_the_registry(
+    machine: Machine, elsewhere: Machine
+) -> None:
+    elsewhere.port = machine.port
+    async with machine.running():
+        first = await machine.until_ready()
+        async with elsewhere.running() as second:
+            assert await ended(second) == 1
+            now = await machine.told()
+        assert "is already in use" in elsewhere.log.read_text().splitlines()[-1]
+        assert now is not None
+        assert (now.boot, now.state) == (first.boot, "ready")
+
+
 @pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "stopped"])
 async def test_a_node_that_comes_back_elsewhere_is_no_other(
     machine: Machine, elsewhere: Machine, *, is_killed: bool

@@ -73,6 +73,19 @@ async def test_it_starts_as_soon_as_the_other_is_gone(then: Heartbeat | None) ->
     assert await Registry(OLD, then, after_s=1).claimed_after_s() < 1 + 2 * LOOK_EVERY_S
 
 
+async def test_one_that_drains_elsewhere_is_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    registry = Registry(heartbeat("n1", url=OTHER, boot="other"), after_s=20)
+
+    async def ask(ids: Collection[str]) -> Sequence[Heartbeat]:
+        told = await registry.ask(ids)
+        return [heartbeat("n1", url=OTHER, boot="other", beat=int(registry.now_s), state="draining") for _ in told]
+
+    await claim_id(ask, "n1", OWN, lambda: registry.now_s, registry.sleep)
+    assert 20 <= registry.now_s < 20 + 2 * LOOK_EVERY_S
+    assert [record.msg for record in caplog.records] == ["the node of this id drains; waiting for it"]
+
+
 def told_of(others: Iterable[Heartbeat | None], caplog: pytest.LogCaptureFixture) -> int:
     """How often it was told, of what beats found one after another."""
     namesake = Namesake("n1", OWN)
