@@ -15,12 +15,16 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
+from redis.asyncio import Redis
+
 from node.limits.names import leases_key, ledger_key, reservation_key
 from node.limits.redis_limiter import MOST_FREE
 from shared.request_log import RequestLog, RequestRecord
 from shared.usage import COUNTED, UsageReader
 from tests.e2e.money.client import Call, Tenant
 from tests.e2e.money.service import INPUT_NANO_USD, OUTPUT_NANO_USD, WITHIN_S
+
+PIECE = 1000
 
 AMOUNTS = COUNTED[1:]
 
@@ -119,12 +123,23 @@ async def read_loose(tenant: Tenant) -> Loose:
     )
 
 
+async def read_ledger(redis: Redis, key: str) -> list[dict[str, str]]:
+    """In pieces: who reads all at once may have to wait for longer than a client does."""
+    entries: list[dict[str, str]] = []
+    begin = "-"
+    while True:
+        piece = cast("list[tuple[str, dict[str, str]]]", await redis.xrange(key, min=begin, count=PIECE))
+        entries += [fields for _, fields in piece]
+        if len(piece) < PIECE:
+            return entries
+        begin = f"({piece[-1][0]}"
+
+
 async def read_books(tenant: Tenant) -> Books:
     """As they are now."""
     redis, org = tenant.service.redis, tenant.org
     days, months = ([f"{day:{form}}" for day in _days()] for form in ("%Y-%m-%d", "%Y-%m"))
-    streams = [await redis.xrange(ledger_key(org, month)) for month in sorted(set(months))]
-    entries = [fields for stream in streams for _, fields in cast("list[tuple[str, dict[str, str]]]", stream)]
+    entries = [fields for month in sorted(set(months)) for fields in await read_ledger(redis, ledger_key(org, month))]
     reader = UsageReader(redis)
     usage: Counter[str] = Counter()
     first, last = (day.date() for day in _days())
