@@ -212,7 +212,8 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Amended:
-    """A sweeper had taken the owner for dead: its bill was reversed, and this one booked."""
+    """This one was booked in the place of another, which was reversed: a sweeper's who took the owner for dead, or
+    that of an earlier attempt, whose answer nobody heard."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from redis.asyncio import Redis
 from node.limits import names
 from node.limits.bill import build_abandoned
 from node.limits.facts import Unreadable, decode_subject
-from node.limits.limiter import Hold, Limiter, Progress, Settled, Settlement
+from node.limits.limiter import Amended, Hold, Limiter, Progress, Settled, Settlement
 from node.limits.redis_limiter import LEASE_MS
 from node.limits.store import Store, load_script
 from shared.tasks import in_background
@@ -103,7 +103,7 @@ class Sweeper:
         settled = 0
         for org, request_id in ended:
             settlement = await self._read(org, request_id)
-            if settlement is not None and isinstance(await self.limiter.settle(settlement), Settled):
+            if settlement is not None and isinstance(await self.limiter.settle(settlement), Settled | Amended):
                 settled += 1
                 _log.warning("an abandoned request was settled", extra={"facts": {"request": request_id}})
         return settled

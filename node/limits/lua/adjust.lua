@@ -2,9 +2,8 @@
 -- KEYS: 1 done, 2 reservation, 3-5 spend of day, month, total, 6 meter of tokens
 -- ARGV: 1 now, 2 tokens, 3 their limit, 4 cost, 5 cap, 6 its key among KEYS
 
-if redis.call('EXISTS', KEYS[1]) == 1 then return {'settled'} end
 local stored = redis.call('HMGET', KEYS[2], 'held', 'tokens', 'slot', 'slot_tokens')
-if not stored[1] then return {'lost'} end
+if not stored[1] then return {redis.call('EXISTS', KEYS[1]) == 1 and 'settled' or 'lost'} end
 
 local now = now_ms(ARGV[1])
 local more_cost = tonumber(ARGV[4]) - tonumber(stored[1])

@@ -11,16 +11,22 @@ local now, id, cost = now_ms(ARGV[1]), ARGV[3], ARGV[6]
 -- The names hold the day, and the caller's clock may be ahead of this one.
 if day_of(now) ~= tonumber(ARGV[2]) then return {'day', now} end
 
-if redis.call('EXISTS', KEYS[1]) == 1 then return {'settled'} end
 local stored = redis.call('HMGET', KEYS[2], 'admitted_ms', 'remaining', 'reset_ms', 'owner')
+local done = redis.call('GET', KEYS[1])
+if done and not stored[1] then
+  -- A node may have died, or been taken for dead, with a bill booked and an answer that nobody heard: a later attempt
+  -- answers, and its bill takes the place of that one. On another day the names are others.
+  local _, owner, admitted_ms = read_done(done)
+  if not owner or not is_later(ARGV[20], owner) or day_of(admitted_ms) ~= day_of(now) then return {'settled'} end
+end
 if stored[1] then
   -- One that was asked earlier and froze has read its request only now: another has it, and its bill is to count.
-  if string.sub(ARGV[20], 1, 1) < string.sub(stored[4], 1, 1) then return {'settled'} end
+  if is_later(stored[4], ARGV[20]) then return {'settled'} end
   if stored[4] ~= ARGV[20] then -- another attempt at the same request: the earlier one broke before its answer
     redis.call('HSET', KEYS[2], 'owner', ARGV[20], 'facts', ARGV[15])
     redis.call('HDEL', KEYS[2], 'prefilled', 'input', 'output', 'cached')
     redis.call('ZADD', KEYS[3], now + tonumber(ARGV[4]), id)
-    redis.call('SET', KEYS[10], ARGV[16], 'PX', ARGV[17]) -- it tells of the node that has the request
+    if not done then redis.call('SET', KEYS[10], ARGV[16], 'PX', ARGV[17]) end -- it tells of the node that has it
   end
   return {'admitted', stored[1], stored[2] or '', stored[3] or ''}
 end
@@ -40,6 +46,7 @@ end
 local meters, refused = {}, nil
 for i = 1, 3 do
   local need, limit = tonumber(ARGV[7 + 2 * i]), tonumber(ARGV[8 + 2 * i])
+  if done and i == 1 then need = 0 end -- it is one request still
   if limit and need > 0 then
     if need > limit then return {'never', i - 1} end
     local meter = read_meter(KEYS[6 + i], now)
@@ -73,9 +80,11 @@ end
 -- No expiry: what it holds of a cap would stay held for ever. A sweeper ends it.
 redis.call('HSET', KEYS[2], 'admitted_ms', now, 'facts', ARGV[15], 'held', cost, 'tokens', ARGV[11],
   'slot', meters[2] and slot_of(now) or '', 'slot_tokens', meters[2] and ARGV[11] or '0', 'images', ARGV[13],
-  'remaining', remaining, 'reset_ms', reset, 'owner', ARGV[20])
-redis.call('SET', KEYS[10], ARGV[16], 'PX', ARGV[17])
-redis.call('ZADD', KEYS[11], 0, id)
+  'remaining', remaining, 'reset_ms', reset, 'owner', ARGV[20], 'is_again', done and 1 or 0)
+if not done then -- else the record of its bill stays until there is another one
+  redis.call('SET', KEYS[10], ARGV[16], 'PX', ARGV[17])
+  redis.call('ZADD', KEYS[11], 0, id)
+end
 for _, old in ipairs(redis.call('ZRANGEBYLEX', KEYS[11], '-', '(' .. ARGV[18], 'LIMIT', 0, 16)) do
   redis.call('ZREM', KEYS[11], old)
 end

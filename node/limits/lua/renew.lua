@@ -3,9 +3,9 @@
 -- KEYS: 1 done, 2 reservation, 3 leases
 -- ARGV: 1 now, 2 id, 3 lease ms, 4 admitted ms, 5 facts, 6 has prefilled, 7 input, 8 output, 9 cached, 10 owner
 
-if redis.call('EXISTS', KEYS[1]) == 1 then return {'settled'} end
 local owner = redis.call('HGET', KEYS[2], 'owner')
 if owner and owner ~= ARGV[10] then return {'settled'} end -- another attempt took it over
+if not owner and redis.call('EXISTS', KEYS[1]) == 1 then return {'settled'} end
 if not owner then
   redis.call('HSET', KEYS[2], 'admitted_ms', ARGV[4], 'facts', ARGV[5], 'held', '0', 'tokens', '0', 'slot', '',
     'slot_tokens', '0', 'images', '0', 'owner', ARGV[10])

@@ -19,9 +19,7 @@ end
 local function book(amounts, sign, outcome)
   local entry = {'XADD', KEYS[9], '*', 'request', ARGV[2], 'outcome', outcome}
   for i = 22, #ARGV do entry[#entry + 1] = ARGV[i] end
-  if outcome ~= 'refused' or not is_free(amounts) then
-    redis.call('HINCRBY', KEYS[10], ARGV[11] .. 'requests', sign .. '1')
-  end
+  if amounts[6] == '1' then redis.call('HINCRBY', KEYS[10], ARGV[11] .. 'requests', sign .. '1') end
   for i, name in ipairs(COUNTED) do
     local amount = amounts[i]
     if amount ~= '0' then
@@ -37,15 +35,21 @@ local function book(amounts, sign, outcome)
   if not is_free(amounts) then redis.call(unpack(entry)) end
 end
 
-local now, id, used = now_ms(ARGV[1]), ARGV[2], tonumber(ARGV[5])
+local now, id, used, owner = now_ms(ARGV[1]), ARGV[2], tonumber(ARGV[5]), ARGV[19]
 local is_sweep = ARGV[3] == 'sweep'
-local done = redis.call('GET', KEYS[1])
-if done == 'final' or (done and is_sweep) then return {'settled'} end
-local swept_owner, swept = string.match(done or '', '^swept:(%w+):(.*)$')
 local stored = redis.call('HMGET', KEYS[2], 'held', 'tokens', 'slot', 'slot_tokens', 'owner', 'admitted_ms')
-if (swept_owner or stored[5] or ARGV[19]) ~= ARGV[19] then return {'settled'} end -- another attempt's to settle
+if (stored[5] or owner) ~= owner then return {'settled'} end -- another attempt's to settle
+local done = redis.call('GET', KEYS[1])
+local word, biller, _, billed = read_done(done)
+if done then
+  -- What was booked gives way to its owner, where that was taken for dead, and to a later attempt that was let in.
+  local is_own = biller == owner and word == 'swept' and not is_sweep
+  local is_next = biller and is_later(owner, biller) and (stored[1] or ARGV[3] == 'owner')
+  if not (is_own or is_next) then return {'settled'} end
+end
 local amounts = {ARGV[13], ARGV[14], ARGV[15], ARGV[16], ARGV[17]}
 local free = is_free(amounts)
+amounts[6] = ARGV[18] == 'refused' and free and '0' or '1' -- whether it counts as a request
 local done_ms = free and not is_sweep and not done and ARGV[20] or ARGV[8]
 if ARGV[3] == 'void' then
   if not done and not stored[1] then
@@ -64,8 +68,8 @@ if is_sweep then
   if ends and tonumber(ends) >= now then return {'alive'} end
 end
 
-local word = is_sweep and 'swept:' .. ARGV[19] .. ':' .. table.concat(amounts, ' ') or 'final'
-redis.call('SET', KEYS[1], word, 'PX', done_ms)
+local marker = {is_sweep and 'swept' or 'final', owner, ARGV[4], table.concat(amounts, ' ')}
+redis.call('SET', KEYS[1], table.concat(marker, ':'), 'PX', done_ms)
 
 local answer = 'booked'
 if stored[1] then
@@ -91,13 +95,13 @@ end
 redis.call('ZREM', KEYS[3], id)
 
 if done then
-  -- A sweeper took the owner for dead, and the owner knows better: its entry is reversed, so that the sum is right.
+  -- The entry that was wrong is reversed, so that the sum is right.
   answer = 'amended'
   local before = {}
-  for amount in string.gmatch(swept, '%d+') do before[#before + 1] = amount end
+  for amount in string.gmatch(billed, '%d+') do before[#before + 1] = amount end
   book(before, '-', 'reversed')
   local more = used - tonumber(before[1]) - tonumber(before[2])
-  if ARGV[7] == '1' and more > 0 then add_to(KEYS[8], slot_of(now), more) end
+  if ARGV[7] == '1' and more > 0 and not stored[1] then add_to(KEYS[8], slot_of(now), more) end
 end
 book(amounts, '', ARGV[18])
 if amounts[5] == '0' then drop_empty(4) end

@@ -1,6 +1,17 @@
 -- Before every script, too: what keys have spent. A key that never paid for anything leaves no sums behind: with keys
 -- made and revoked in turn there would be no end of them.
 
+-- Whose `done` marker is `WORD:OWNER:ADMITTED_MS:AMOUNTS`: `final`, or `swept` where an owner that lives may correct it.
+-- A bare `final` is of a request that never was.
+local function read_done(done)
+  return string.match(done or '', '^(%a+):(%w+):(%d+):(.*)$')
+end
+
+-- Whether the first of two owners is of a later attempt of the edge's: their names begin with it.
+local function is_later(owner, other)
+  return string.sub(owner, 1, 1) > string.sub(other, 1, 1)
+end
+
 -- Of day, month and total, from KEYS[first] on.
 local function drop_empty(first)
   for i = first, first + 2 do

@@ -92,7 +92,17 @@ class Kept:
     slot_tokens: int
     images: int
     is_counted: bool = True
+    attempt: int = 1
     progress: Progress = field(default_factory=Progress)
+
+
+@dataclass(frozen=True, slots=True)
+class Billed:
+    """What was booked, and by which attempt."""
+
+    attempt: int
+    at_ms: int
+    progress: Progress
 
 
 @dataclass(slots=True)
@@ -106,6 +116,7 @@ class Model:
     kept: dict[str, Kept] = field(default_factory=dict)
     leases: dict[str, int] = field(default_factory=dict)
     done: dict[str, Progress | None] = field(default_factory=dict)
+    billed: dict[str, Billed] = field(default_factory=dict)
     held: Counter[str] = field(default_factory=Counter)
     settled: Counter[str] = field(default_factory=Counter)
     ledger: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -121,19 +132,20 @@ class Model:
         self.images = Meter("image_bytes_per_minute", limits.image_bytes_per_minute or 0, self.clock)
 
     def admit(
-        self, request: str, needs: Needs
+        self, request: str, needs: Needs, attempt: int = 1
     ) -> AlreadySettled | ConcurrencyLimited | CapReached | RateLimited | NeverFits | None:
         """None lets it in."""
-        if request in self.done:
+        if (kept := self.kept.get(request)) is not None:
+            return AlreadySettled() if attempt < kept.attempt else None
+        if request in self.done and not self._gives_way(request, attempt):
             return AlreadySettled()
-        if request in self.kept:
-            return None
         running = sum(end >= self.clock() for end in self.leases.values())
         if running >= (self.limits.concurrent_requests or 0):
             return ConcurrencyLimited(self.limits.concurrent_requests or 0, running)
         if (refused := self._capped(self.clock(), needs.cost_nano_usd, needs.cost_nano_usd, 0)) is not None:
             return refused
-        meters = {self.requests: 1, self.tokens: needs.tokens, self.images: needs.image_bytes}
+        is_new = request not in self.done
+        meters = {self.requests: int(is_new), self.tokens: needs.tokens, self.images: needs.image_bytes}
         verdicts = [meter.refuse(need, need) for meter, need in meters.items() if need]
         for verdict in verdicts:
             if isinstance(verdict, NeverFits):
@@ -143,17 +155,17 @@ class Model:
         for meter, need in meters.items():
             meter.add(need)
         slot = self.tokens.slot() if needs.tokens else None
-        self.kept[request] = Kept(needs.cost_nano_usd, needs.tokens, slot, needs.tokens, needs.image_bytes)
+        self.kept[request] = Kept(
+            needs.cost_nano_usd, needs.tokens, slot, needs.tokens, needs.image_bytes, is_new, attempt
+        )
         self._hold(self.clock(), needs.cost_nano_usd)
         self.leases[request] = self.clock() + LEASE_MS
         return None
 
     def adjust(self, request: str, at_ms: int, needs: Needs) -> Adjustment:
         """Grow under the rules, or shrink."""
-        if request in self.done:
-            return AlreadySettled()
         if (kept := self.kept.get(request)) is None:
-            return Lost()
+            return AlreadySettled() if request in self.done else Lost()
         dearer, more = needs.cost_nano_usd - kept.held, needs.tokens - kept.tokens
         if dearer > 0 and (refused := self._capped(at_ms, dearer, needs.cost_nano_usd, kept.held)) is not None:
             return refused
@@ -186,28 +198,46 @@ class Model:
             return NeverFits(self.images.name, self.images.limit, total)
         return Charged() if taken == more else self.images.refuse(total, total) or Charged()
 
-    def renew(self, request: str, progress: Progress) -> Renewal:
+    def renew(self, request: str, progress: Progress, attempt: int = 1) -> Renewal:
         """Prolong, and write again what was lost."""
-        if request in self.done:
+        if request in self.done and request not in self.kept:
             return AlreadySettled()
-        self.kept.setdefault(request, Kept(0, 0, None, 0, 0, is_counted=False)).progress = progress
+        self.kept.setdefault(request, Kept(0, 0, None, 0, 0, is_counted=False, attempt=attempt)).progress = progress
         self.leases[request] = self.clock() + LEASE_MS
         return Renewed()
 
-    def settle(self, request: str, at_ms: int, progress: Progress) -> Booking:
+    def settle(self, request: str, at_ms: int, progress: Progress, attempt: int = 1) -> Booking:
         """The owner's bill."""
-        swept = self.done.get(request, ...)
         is_late = self.clock() - at_ms > FREE_DONE_MS and request not in self.done | self.kept
-        if swept is None or (is_late and not used(progress)):
+        is_own = self.done.get(request) is not None and self.billed[request].attempt == attempt
+        is_next = request in self.billed and self.billed[request].attempt < attempt
+        if request in self.done and not (is_own or is_next):
             return AlreadySettled()
-        if isinstance(swept, Progress):
-            self._book(at_ms, swept, -1)
-            self.tokens.add(max(0, used(progress) - used(swept)))
-            answer: Booking = Amended()
-        else:
-            answer = self._release(request, at_ms, progress)
-        self._book(at_ms, progress, 1)
+        if is_late and not used(progress):
+            return AlreadySettled()
+        answer = self._replace(request, at_ms, progress, attempt)
         self.done[request] = None
+        return answer
+
+    def _gives_way(self, request: str, attempt: int) -> bool:
+        """Whether what was booked is an earlier attempt's, of this day."""
+        day_ms, billed = 86_400_000, self.billed.get(request)
+        return billed is not None and billed.attempt < attempt and billed.at_ms // day_ms == self.clock() // day_ms
+
+    def _replace(self, request: str, at_ms: int, progress: Progress, attempt: int) -> Booking:
+        """Book it, in the place of what was booked before if anything was."""
+        billed, is_kept = self.billed.get(request), request in self.kept
+        answer: Booking = Settled(was_known=is_kept)
+        if is_kept or billed is None:
+            self._release(request, at_ms, progress)
+        else:
+            self.tokens.add(max(0, used(progress) - used(billed.progress)))
+            self.leases.pop(request, None)
+        if billed is not None:
+            self._book(at_ms, billed.progress, -1)
+            answer = Amended()
+        self._book(at_ms, progress, 1)
+        self.billed[request] = Billed(attempt, at_ms, progress)
         return answer
 
     def settle_unheard(self, request: str, at_ms: int) -> Booking:
@@ -227,10 +257,9 @@ class Model:
             del self.leases[request]
             return None
         progress = kept.progress if kept.progress.has_prefilled else Progress()
-        self._release(request, at_ms, progress)
-        self._book(at_ms, progress, 1)
+        answer = self._replace(request, at_ms, progress, kept.attempt)
         self.done[request] = progress
-        return Settled()
+        return answer
 
     def release(self, request: str, at_ms: int) -> None:
         """As if it had never been let in."""

@@ -23,7 +23,18 @@ from hypothesis.stateful import (
 )
 
 from node.limits import names
-from node.limits.limiter import Admitted, AlreadySettled, Hold, Limits, Needs, Progress, Renewed, SpendCap
+from node.limits.limiter import (
+    Admitted,
+    AlreadySettled,
+    Amended,
+    Hold,
+    Limits,
+    Needs,
+    Progress,
+    Renewed,
+    Settled,
+    SpendCap,
+)
 from node.limits.sweeper import Sweeper
 from shared.org_keys import spend_key
 from tests.integration.limits.model import LEASE_MS, Model, periods
@@ -107,27 +118,33 @@ class Machine(RuleBasedStateMachine):
 
     def pick(self, number: int) -> str:
         """One of those that are not settled for good, or of the last three that are."""
-        final = [request for request, swept in self.model.done.items() if swept is None]
+        final = [request for request, swept in self.model.done.items() if swept is None and request in self.holds]
         open_ones = [request for request in self.holds if request not in final]
         choice = open_ones * 3 + final[-3:]
         return choice[number % len(choice)]
 
+    def attempt(self, request: str) -> int:
+        """Of the owner who was let in last."""
+        return int(self.holds[request].owner[0])
+
     @precondition(lambda self: self.holds)
-    @rule(pick=picks)
-    def admit_again(self, pick: int) -> None:
+    @rule(pick=picks, more=st.sampled_from([0, 1, 1]))
+    def admit_again(self, pick: int, more: int) -> None:
         """By a second node, which is the owner from then on."""
         request = self.pick(pick)
-        if request not in self.model.kept and request not in self.model.done:
+        was_kept, attempt = request in self.model.kept, min(9, self.attempt(request) + more)
+        if not was_kept and request not in self.model.done:
             return  # lost: nobody could tell it from a new one
-        admission = self.run(self.world.limiter().admit(self.holds[request].subject, Needs(1, 1)))
-        expected = self.model.admit(request, Needs(1, 1))
+        admission = self.run(self.world.limiter().admit(self.holds[request].subject, Needs(1, 1), attempt))
+        expected = self.model.admit(request, Needs(1, 1), attempt)
         if not isinstance(admission, Admitted):
             assert admission == expected
             return
         assert expected is None
-        assert admission.hold.admitted_ms == self.holds[request].admitted_ms
+        then_ms = self.holds[request].admitted_ms if was_kept else self.world.clock.now_ms
+        assert admission.hold.admitted_ms == then_ms
         self.holds[request] = admission.hold
-        self.model.kept[request].progress = Progress()
+        self.model.kept[request].progress, self.model.kept[request].attempt = Progress(), attempt
         self.model.leases[request] = self.world.clock.now_ms + LEASE_MS
 
     @precondition(lambda self: self.holds)
@@ -149,7 +166,7 @@ class Machine(RuleBasedStateMachine):
     @rule(pick=picks, progress=progresses)
     def renew(self, pick: int, progress: Progress) -> None:
         request = self.pick(pick)
-        expected = self.model.renew(request, progress)
+        expected = self.model.renew(request, progress, self.attempt(request))
         assert self.run(self.world.limiter().renew(self.holds[request], progress)) == expected
 
     @precondition(lambda self: self.holds)
@@ -157,7 +174,7 @@ class Machine(RuleBasedStateMachine):
     def settle(self, pick: int, progress: Progress) -> None:
         request = self.pick(pick)
         hold = self.holds[request]
-        expected = self.model.settle(request, hold.admitted_ms, progress)
+        expected = self.model.settle(request, hold.admitted_ms, progress, self.attempt(request))
         assert self.run(self.world.limiter().settle(bill(hold, progress))) == expected
 
     @rule(seconds=st.sampled_from([35, 65, 70]))
@@ -173,10 +190,9 @@ class Machine(RuleBasedStateMachine):
         self.world.clock.wait(seconds)
         limiter = self.world.limiter()
         sweeper = Sweeper(limiter.store, limiter, "n9", clock_ms=self.world.clock)
-        before = set(self.model.done)
-        for request in list(self.model.leases):
-            self.model.sweep(request, self.holds[request].admitted_ms)
-        assert self.run(sweeper._sweep_some([self.world.org])) == len(set(self.model.done) - before)
+        swept = [self.model.sweep(request, self.holds[request].admitted_ms) for request in list(self.model.leases)]
+        booked = [booking for booking in swept if isinstance(booking, Settled | Amended)]
+        assert self.run(sweeper._sweep_some([self.world.org])) == len(booked)
 
     @precondition(lambda self: self.model.kept)
     @rule(pick=picks)
@@ -184,8 +200,9 @@ class Machine(RuleBasedStateMachine):
         """It goes back, and is never heard of again."""
         request = list(self.model.kept)[pick % len(self.model.kept)]
         hold = self.holds.pop(request)
+        was_counted = self.model.kept[request].is_counted
         self.model.release(request, hold.admitted_ms)
-        if hold.admitted_ms in self.admitted_at_ms:
+        if was_counted and hold.admitted_ms in self.admitted_at_ms:
             self.admitted_at_ms.remove(hold.admitted_ms)
         self.run(self.world.limiter().release(hold))
 

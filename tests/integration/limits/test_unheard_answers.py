@@ -1,0 +1,165 @@
+"""A bill was booked, and its node died before anybody heard the answer: a later attempt is billed in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from node.limits import names
+from node.limits.bill import Ending, build_settlement
+from node.limits.limiter import (
+    Adjusted,
+    Admitted,
+    AlreadySettled,
+    Amended,
+    Hold,
+    Limits,
+    Needs,
+    Progress,
+    Renewed,
+    Settled,
+    SpendCap,
+)
+from node.limits.sweeper import Sweeper
+from shared.usage import UsageReader
+from tests.integration.limits.parts import EVERYTHING, World, bill, hold_of
+
+ONE_A_MINUTE = Limits(requests_per_minute=1, tokens_per_minute=1000, concurrent_requests=1)
+CAP = SpendCap(100_000, "month")
+LESS = Progress(has_prefilled=True, input_tokens=100, output_tokens=7)
+COST, COST_OF_LESS = 100 * 3 + 20 * 15, 100 * 3 + 7 * 15
+
+
+async def booked(world: World, progress: Progress = EVERYTHING, *, status: int = 200) -> Hold:
+    """The first attempt's."""
+    hold = hold_of(await world.limiter().admit(world.subject(ONE_A_MINUTE, CAP), Needs(500, 5000)))
+    assert await world.limiter().settle(bill(hold, progress, status=status)) == Settled()
+    return hold
+
+
+async def again(world: World, first: Hold, attempt: int = 2) -> Hold:
+    """Let in at another node."""
+    admission = await world.limiter().admit(replace(first.subject, node="n2"), Needs(500, 5000), attempt)
+    assert isinstance(admission, Admitted), admission
+    assert admission.remaining is None  # it is one request still
+    return admission.hold
+
+
+async def entries(world: World) -> Sequence[tuple[str, str]]:
+    return [(each["outcome"], each["cost_nano_usd"]) for each in await world.ledger()]
+
+
+async def requests_used(world: World) -> int:
+    day = date(2026, 11, 30)
+    rows = await UsageReader(world.redis).fetch_days(world.org, day, day)
+    return sum(row.requests for row in rows)
+
+
+async def test_the_later_attempt_is_billed_in_the_place_of_the_first(world: World) -> None:
+    first = await booked(world)
+    second = await again(world, first)
+    assert await world.spent() == (COST, 5000)
+    assert await world.limiter().renew(first, EVERYTHING) == AlreadySettled()
+    assert await world.limiter().settle(bill(first)) == AlreadySettled()  # from its spool
+    assert await world.limiter().renew(second, LESS) == Renewed()
+    assert await world.limiter().adjust(second, Needs(400, 4000)) == Adjusted()
+    assert await world.limiter().settle(bill(second, LESS)) == Amended()
+    for hold in (first, second):
+        assert await world.limiter().settle(bill(hold)) == AlreadySettled()
+    assert await entries(world) == [
+        ("finished", str(COST)),
+        ("reversed", str(-COST)),
+        ("finished", str(COST_OF_LESS)),
+    ]
+    assert await world.spent() == (COST_OF_LESS, 0)
+    assert await requests_used(world) == 1
+    assert await world.running() == 0
+    assert sum((await world.meter("requests")).values()) == 1
+    assert sum((await world.meter("tokens")).values()) == 120 + 107  # two nodes did compute
+    record = await world.log.fetch(world.org, first.subject.request_id)
+    assert record is not None
+    assert (record.outcome, record.node, record.output_tokens) == ("finished", "n2", 7)
+
+
+@pytest.mark.parametrize("attempt", [1, 0])
+async def test_no_attempt_but_a_later_one_may(world: World, attempt: int) -> None:
+    first = await booked(world)
+    assert await world.limiter().admit(first.subject, Needs(), attempt) == AlreadySettled()
+
+
+async def test_on_another_day_a_bill_stays(world: World) -> None:
+    first = await booked(world)
+    world.clock.wait(12 * 3600)
+    assert await world.limiter().admit(first.subject, Needs(), 2) == AlreadySettled()
+
+
+async def test_where_the_later_node_dies_too_its_last_word_counts(world: World) -> None:
+    second = await again(world, await booked(world))
+    await world.limiter().renew(second, LESS)
+    world.clock.wait(31)
+    limiter = world.limiter()
+    assert await Sweeper(limiter.store, limiter, "n9", clock_ms=world.clock)._sweep_some([world.org]) == 1
+    assert await world.spent() == (COST_OF_LESS, 0)
+    assert await world.limiter().settle(bill(second)) == Amended()  # it lives after all
+    assert await world.spent() == (COST, 0)
+    assert [outcome for outcome, _ in await entries(world)] == [
+        "finished",
+        "reversed",
+        "abandoned",
+        "reversed",
+        "finished",
+    ]
+    assert await requests_used(world) == 1
+
+
+async def test_a_third_may_answer_what_was_swept(world: World) -> None:
+    first = await booked(world)
+    second = await again(world, first)
+    world.clock.wait(31)
+    limiter = world.limiter()
+    await Sweeper(limiter.store, limiter, "n9", clock_ms=world.clock)._sweep_some([world.org])
+    third = await again(world, first, 3)
+    assert await world.limiter().settle(bill(second)) == AlreadySettled()
+    assert await world.limiter().settle(bill(third, LESS)) == Amended()
+    assert await world.spent() == (COST_OF_LESS, 0)
+
+
+async def test_what_goes_back_leaves_the_first_bill_and_its_record(world: World) -> None:
+    first = await booked(world)
+    before = await world.log.fetch(world.org, first.subject.request_id)
+    await world.limiter().release(await again(world, first))
+    assert await world.log.fetch(world.org, first.subject.request_id) == before
+    assert (await world.spent(), await world.running()) == ((COST, 0), 0)
+    assert sum((await world.meter("requests")).values()) == 1
+    await again(world, first)
+
+
+async def test_an_admission_that_was_not_heard_leaves_the_first_bill(world: World) -> None:
+    first = await booked(world)
+    unheard = replace(first, owner="2f")
+    nothing = replace(bill(unheard, Progress()), is_certain=False)
+    assert await world.limiter().settle(nothing) == AlreadySettled()
+    assert await world.spent() == (COST, 0)
+
+
+async def test_a_refusal_that_nobody_heard_counts_no_request_less(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(ONE_A_MINUTE, CAP), Needs(500, 5000)))
+    refusal = build_settlement(hold, Progress(), Ending("refused", 400), 0)
+    assert await world.limiter().settle(refusal) == Settled()
+    assert await requests_used(world) == 0
+    assert await world.limiter().settle(bill(await again(world, hold), LESS)) == Amended()
+    assert await requests_used(world) == 1
+    assert await entries(world) == [("finished", str(COST_OF_LESS))]
+
+
+async def test_a_reservation_that_was_lost_replaces_the_first_bill_all_the_same(world: World) -> None:
+    first = await booked(world)
+    second = await again(world, first)
+    await world.redis.delete(names.reservation_key(world.org, first.subject.request_id))
+    assert await world.limiter().renew(second, LESS) == AlreadySettled()
+    assert await world.limiter().settle(bill(second, LESS)) == Amended()
+    settled, _ = await world.spent()
+    assert settled == COST_OF_LESS
