@@ -106,6 +106,8 @@ class RedisLimiter:
             oldest_id(near_ms),
             BOOKS_S,
             sent.owner,
+            field_prefix(subject.key_id, subject.model),
+            DONE_MS,
         ]
         return await self.store.run(_ADMIT, names.admit_keys(subject, near_ms), arguments, delivery)
 
@@ -114,7 +116,7 @@ class RedisLimiter:
         subject = hold.subject
         limit = subject.limits.tokens_per_minute
         cap = _cap(subject.cap, first_key=3)
-        arguments = [self._now(), needs.tokens, _limit(limit), needs.cost_nano_usd, *cap]
+        arguments = [self._now(), needs.tokens, _limit(limit), needs.cost_nano_usd, *cap, hold.owner]
         answer = await self._run(_ADJUST, names.adjust_keys(hold), arguments)
         match answer:
             case ["adjusted"]:
@@ -131,7 +133,8 @@ class RedisLimiter:
     async def charge_images(self, hold: Hold, total_bytes: int) -> port.Charge:
         """The request's sum so far."""
         limit = hold.subject.limits.image_bytes_per_minute
-        answer = await self._run(_CHARGE, names.charge_keys(hold), [self._now(), total_bytes, _limit(limit)])
+        arguments = [self._now(), total_bytes, _limit(limit), hold.owner]
+        answer = await self._run(_CHARGE, names.charge_keys(hold), arguments)
         match answer:
             case ["charged"]:
                 return port.Charged()

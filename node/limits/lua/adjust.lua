@@ -1,9 +1,10 @@
 -- Make tokens and cost of a reservation what is needed now. Growing is asked like a request; a refusal changes nothing.
 -- KEYS: 1 done, 2 reservation, 3-5 spend of day, month, total, 6 meter of tokens
--- ARGV: 1 now, 2 tokens, 3 their limit, 4 cost, 5 cap, 6 its key among KEYS
+-- ARGV: 1 now, 2 tokens, 3 their limit, 4 cost, 5 cap, 6 its key among KEYS, 7 owner
 
-local stored = redis.call('HMGET', KEYS[2], 'held', 'tokens', 'slot', 'slot_tokens')
+local stored = redis.call('HMGET', KEYS[2], 'held', 'tokens', 'slot', 'slot_tokens', 'owner')
 if not stored[1] then return {redis.call('EXISTS', KEYS[1]) == 1 and 'settled' or 'lost'} end
+if stored[5] ~= ARGV[7] then return {'settled'} end -- another attempt took it over
 
 local now = now_ms(ARGV[1])
 local more_cost = tonumber(ARGV[4]) - tonumber(stored[1])

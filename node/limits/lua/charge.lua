@@ -1,9 +1,10 @@
 -- Book remote image bytes that have arrived. The request's sum is passed, so that a repeated call books nothing more.
 -- KEYS: 1 reservation, 2 meter of images
--- ARGV: 1 now, 2 sum so far, 3 limit
+-- ARGV: 1 now, 2 sum so far, 3 limit, 4 owner
 
-local booked = redis.call('HGET', KEYS[1], 'images')
+local booked, owner = unpack(redis.call('HMGET', KEYS[1], 'images', 'owner'))
 if not booked then return {'charged'} end -- lost: there is nothing to tell new bytes from old ones by
+if owner ~= ARGV[4] then return {'charged'} end -- another attempt's now
 local sum, limit = tonumber(ARGV[2]), tonumber(ARGV[3])
 local more = sum - tonumber(booked)
 if more <= 0 then return {'charged'} end

@@ -40,17 +40,22 @@ local is_sweep = ARGV[3] == 'sweep'
 local stored = redis.call('HMGET', KEYS[2], 'held', 'tokens', 'slot', 'slot_tokens', 'owner', 'admitted_ms')
 if (stored[5] or owner) ~= owner then return {'settled'} end -- another attempt's to settle
 local done = redis.call('GET', KEYS[1])
-local word, biller, _, billed = read_done(done)
+local word, biller, billed_ms, sums, billed = read_done(done)
 if done then
   -- What was booked gives way to its owner, where that was taken for dead, and to a later attempt that was let in.
   local is_own = biller == owner and word == 'swept' and not is_sweep
-  local is_next = biller and is_later(owner, biller) and (stored[1] or ARGV[3] == 'owner')
-  if not (is_own or is_next) then return {'settled'} end
+  local is_next = biller and is_later(owner, biller) and day_of(billed_ms) == day_of(ARGV[4])
+  if is_next and ARGV[3] == 'void' and not stored[1] then -- the admission may come yet
+    redis.call('SET', KEYS[1], write_done(word, owner, billed_ms, sums, billed), 'KEEPTTL')
+  end
+  if not (is_own or (is_next and (stored[1] or ARGV[3] == 'owner'))) then return {'settled'} end
 end
 local amounts = {ARGV[13], ARGV[14], ARGV[15], ARGV[16], ARGV[17]}
 local free = is_free(amounts)
 amounts[6] = ARGV[18] == 'refused' and free and '0' or '1' -- whether it counts as a request
-local done_ms = free and not is_sweep and not done and ARGV[20] or ARGV[8]
+-- A free bill may be forgotten early where no other attempt can have a bill that waits in a spool.
+local is_only = not is_sweep and not done and not is_later(owner, '1')
+local done_ms = free and is_only and ARGV[20] or ARGV[8]
 if ARGV[3] == 'void' then
   if not done and not stored[1] then
     redis.call('SET', KEYS[1], 'final', 'PX', done_ms)
@@ -68,8 +73,8 @@ if is_sweep then
   if ends and tonumber(ends) >= now then return {'alive'} end
 end
 
-local marker = {is_sweep and 'swept' or 'final', owner, ARGV[4], table.concat(amounts, ' ')}
-redis.call('SET', KEYS[1], table.concat(marker, ':'), 'PX', done_ms)
+local marker = write_done(is_sweep and 'swept' or 'final', owner, ARGV[4], sums_of(ARGV[11]), table.concat(amounts, ' '))
+redis.call('SET', KEYS[1], marker, 'PX', done_ms)
 
 local answer = 'booked'
 if stored[1] then

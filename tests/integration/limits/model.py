@@ -139,19 +139,10 @@ class Model:
             return AlreadySettled() if attempt < kept.attempt else None
         if request in self.done and not self._gives_way(request, attempt):
             return AlreadySettled()
-        running = sum(end >= self.clock() for end in self.leases.values())
-        if running >= (self.limits.concurrent_requests or 0):
-            return ConcurrencyLimited(self.limits.concurrent_requests or 0, running)
-        if (refused := self._capped(self.clock(), needs.cost_nano_usd, needs.cost_nano_usd, 0)) is not None:
-            return refused
         is_new = request not in self.done
+        if is_new and (refused := self._refuse(needs)) is not None:
+            return refused
         meters = {self.requests: int(is_new), self.tokens: needs.tokens, self.images: needs.image_bytes}
-        verdicts = [meter.refuse(need, need) for meter, need in meters.items() if need]
-        for verdict in verdicts:
-            if isinstance(verdict, NeverFits):
-                return verdict
-        if waits := [verdict for verdict in verdicts if isinstance(verdict, RateLimited)]:
-            return max(waits, key=lambda each: each.retry_after_s)
         for meter, need in meters.items():
             meter.add(need)
         slot = self.tokens.slot() if needs.tokens else None
@@ -160,6 +151,22 @@ class Model:
         )
         self._hold(self.clock(), needs.cost_nano_usd)
         self.leases[request] = self.clock() + LEASE_MS
+        return None
+
+    def _refuse(self, needs: Needs) -> ConcurrencyLimited | CapReached | RateLimited | NeverFits | None:
+        """By the rules, which look at everything first."""
+        running = sum(end >= self.clock() for end in self.leases.values())
+        if running >= (self.limits.concurrent_requests or 0):
+            return ConcurrencyLimited(self.limits.concurrent_requests or 0, running)
+        if (refused := self._capped(self.clock(), needs.cost_nano_usd, needs.cost_nano_usd, 0)) is not None:
+            return refused
+        meters = {self.requests: 1, self.tokens: needs.tokens, self.images: needs.image_bytes}
+        verdicts = [meter.refuse(need, need) for meter, need in meters.items() if need]
+        for verdict in verdicts:
+            if isinstance(verdict, NeverFits):
+                return verdict
+        if waits := [verdict for verdict in verdicts if isinstance(verdict, RateLimited)]:
+            return max(waits, key=lambda each: each.retry_after_s)
         return None
 
     def adjust(self, request: str, at_ms: int, needs: Needs) -> Adjustment:

@@ -132,8 +132,8 @@ class Machine(RuleBasedStateMachine):
     def admit_again(self, pick: int, more: int) -> None:
         """By a second node, which is the owner from then on."""
         request = self.pick(pick)
-        was_kept, attempt = request in self.model.kept, min(9, self.attempt(request) + more)
-        if not was_kept and request not in self.model.done:
+        attempt = min(9, self.attempt(request) + more)
+        if request not in self.model.kept and request not in self.model.done:
             return  # lost: nobody could tell it from a new one
         admission = self.run(self.world.limiter().admit(self.holds[request].subject, Needs(1, 1), attempt))
         expected = self.model.admit(request, Needs(1, 1), attempt)
@@ -141,8 +141,7 @@ class Machine(RuleBasedStateMachine):
             assert admission == expected
             return
         assert expected is None
-        then_ms = self.holds[request].admitted_ms if was_kept else self.world.clock.now_ms
-        assert admission.hold.admitted_ms == then_ms
+        assert admission.hold.admitted_ms == self.holds[request].admitted_ms
         self.holds[request] = admission.hold
         self.model.kept[request].progress, self.model.kept[request].attempt = Progress(), attempt
         self.model.leases[request] = self.world.clock.now_ms + LEASE_MS

@@ -15,6 +15,7 @@ from node.limits.limiter import (
     Admitted,
     AlreadySettled,
     Amended,
+    Charged,
     Hold,
     Limits,
     Needs,
@@ -23,6 +24,7 @@ from node.limits.limiter import (
     Settled,
     SpendCap,
 )
+from node.limits.redis_limiter import FREE_DONE_MS
 from node.limits.sweeper import Sweeper
 from shared.usage import UsageReader
 from tests.integration.limits.parts import EVERYTHING, World, bill, hold_of
@@ -143,6 +145,58 @@ async def test_an_admission_that_was_not_heard_leaves_the_first_bill(world: Worl
     nothing = replace(bill(unheard, Progress()), is_certain=False)
     assert await world.limiter().settle(nothing) == AlreadySettled()
     assert await world.spent() == (COST, 0)
+    assert await world.limiter().admit(first.subject, Needs(), 2) == AlreadySettled()  # should it come yet
+    assert await world.limiter().settle(bill(await again(world, first, 3), LESS)) == Amended()
+
+
+async def test_what_a_later_attempt_came_to_takes_the_place_of_the_bill_nothing_included(world: World) -> None:
+    second = await again(world, await booked(world))
+    refusal = build_settlement(second, Progress(), Ending("refused", 400), 0)
+    assert await world.limiter().settle(refusal) == Amended()
+    assert await world.spent() == (0, 0)
+    assert (await requests_used(world), await world.running()) == (0, 0)
+    record = await world.log.fetch(world.org, second.subject.request_id)
+    assert record is not None
+    assert (record.outcome, record.cost_nano_usd) == ("refused", 0)
+
+
+async def test_what_the_first_took_of_limits_and_cap_refuses_no_later_attempt(world: World) -> None:
+    narrow, cap = Limits(tokens_per_minute=500, concurrent_requests=1), SpendCap(5000, "month")
+    first = hold_of(await world.limiter().admit(world.subject(narrow, cap), Needs(500, 5000)))
+    await world.limiter().settle(bill(first))
+    hold_of(await world.limiter().admit(world.subject(narrow), Needs(380)))
+    second = await again(world, first)
+    assert await world.limiter().settle(bill(second)) == Amended()
+    assert await world.spent() == (COST, 0)
+
+
+async def test_another_model_s_sums_are_not_taken_from(world: World) -> None:
+    first = await booked(world)
+    elsewhere = replace(first.subject, model="b3os/other")
+    assert await world.limiter().admit(elsewhere, Needs(), 2) == AlreadySettled()
+
+
+async def test_a_free_bill_is_remembered_for_as_long_as_its_successor_may_take(world: World) -> None:
+    first = await booked(world, Progress())
+    done = names.done_key(world.org, first.subject.request_id)
+    assert await world.redis.pttl(done) <= FREE_DONE_MS
+    second = await again(world, first)
+    assert await world.redis.pttl(done) > FREE_DONE_MS
+    assert await world.limiter().settle(bill(second, Progress())) == Amended()
+    assert await world.redis.pttl(done) > FREE_DONE_MS  # an earlier one's bill may lie in a spool
+
+
+async def test_an_earlier_attempt_changes_nothing_of_a_later_one_s_reservation(world: World) -> None:
+    limits = Limits(tokens_per_minute=1000, image_bytes_per_minute=1000)
+    subject = world.subject(limits, CAP)
+    first = hold_of(await world.limiter().admit(subject, Needs(500, 5000)))
+    second = hold_of(await world.limiter().admit(subject, Needs(500, 5000), 2))
+    assert await world.limiter().adjust(first, Needs(1, 1)) == AlreadySettled()
+    assert await world.limiter().charge_images(first, 900) == Charged()
+    assert await world.spent() == (0, 5000)
+    assert await world.meter("images") == {}
+    assert await world.limiter().adjust(second, Needs(400, 4000)) == Adjusted()
+    assert await world.limiter().charge_images(second, 1000) == Charged()
 
 
 async def test_a_refusal_that_nobody_heard_counts_no_request_less(world: World) -> None:
