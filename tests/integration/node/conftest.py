@@ -61,6 +61,7 @@ class Node:
     peers: Peers
     redis_url: str
     engine: ScriptedEngine = field(init=False)
+    answers: list[aiohttp.ClientResponse] = field(default_factory=list)
 
     async def post(self, script: list[Any] | str = "Hi", **fields: Any) -> aiohttp.ClientResponse:
         """Ask for the playing of a script."""
@@ -69,9 +70,11 @@ class Node:
         return await self.send(json.dumps(body | fields).encode())
 
     async def send(self, body: Any, **headers: str) -> aiohttp.ClientResponse:
-        """Send bytes with a fresh token; headers win."""
+        """Send bytes with a fresh token; headers win. Answers that nobody reads are closed with the session."""
         chosen = {"Authorization": f"Bearer {node_token()}", "Content-Type": "application/json"}
-        return await self.session.post(self.url + PATH, data=body, headers=chosen | headers)
+        answer = await self.session.post(self.url + PATH, data=body, headers=chosen | headers)
+        self.answers.append(answer)
+        return answer
 
 
 Start = Callable[..., Awaitable[Node]]
@@ -128,6 +131,8 @@ async def start_node(redis_url: str, tmp_path: Path) -> AsyncIterator[Start]:
 
     yield start
     for node in nodes:
+        for answer in node.answers:
+            answer.close()
         await node.session.close()
         await node.supervisor.stop()
     for runner in runners:
