@@ -41,7 +41,7 @@ class Script:
 
 def load_script(name: str) -> Script:
     """`lua/<name>.lua`, with what scripts share before it."""
-    text = "\n".join((_FOLDER / f"{part}.lua").read_text() for part in ("meter", "log", "spend", name))
+    text = "\n".join((_FOLDER / f"{part}.lua").read_text() for part in ("meter", "log", "spend", "done", name))
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 

@@ -50,7 +50,7 @@ end
 local meters, refused = {}, nil
 for i = 1, 3 do
   local need, limit = tonumber(ARGV[7 + 2 * i]), tonumber(ARGV[8 + 2 * i])
-  if done and i == 1 then need = 0 end -- it is one request still
+  if not is_new and i == 1 then need = 0 end -- it is one request still
   if limit and need > 0 then
     if is_new and need > limit then return {'never', i - 1} end
     local meter = read_meter(KEYS[6 + i], now)
