@@ -55,19 +55,22 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
     redis = connect_redis(settings.redis.url)
     lookups = connect_redis(settings.redis.url, max_connections=LOOKUP_CONNECTIONS)
     cluster = Cluster(edge.nodes, NodeHosts(edge.node_hosts), time.monotonic)
+    registry = Registry(redis, cluster, time.monotonic)
     async with (
         redis,
         lookups,
         opened_identity(redis, lookups, edge, time.monotonic, time.time) as identity,
         open_tracing(settings.tracing, "b3os-edge", trusts_callers=settings.tracing.trusts_callers) as tracing,
-        Registry(redis, cluster, time.monotonic).following(),
+        registry.following(),
         NodeClient.opened(
             edge, cluster, None if towards_nodes is None else towards_nodes.context, tracing.client_traces()
         ) as client,
     ):
         readiness = EdgeReadiness(redis, identity.invalidations, cluster)
         departures = Departures()
-        proxy = Proxy(identity.authenticator, Router(cluster), client, signing_key, edge, time.time)
+        proxy = Proxy(
+            identity.authenticator, Router(cluster), registry.look_again, client, signing_key, edge, time.time
+        )
         app = build_edge_app(proxy, identity, departures)
         tracing.attach(app)
         certificates = [] if certificate is None else [certificate]

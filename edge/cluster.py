@@ -61,6 +61,11 @@ class Node:
         """The last one."""
         return self._heartbeat
 
+    @property
+    def boot(self) -> str:
+        """Which process of its id it is; empty while it has told of none."""
+        return "" if self._heartbeat is None else self._heartbeat.boot
+
     def hear(self, heartbeat: Heartbeat) -> None:
         """Take what it tells now."""
         self.is_there = True

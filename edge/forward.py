@@ -15,10 +15,9 @@ _TO_NODE = ("Content-Type", "Accept", "anthropic-version", "anthropic-beta")
 NOT_ADDED = ("User-Agent", "Content-Type", "Accept")
 
 
-def build_request_headers(received: CIMultiDictProxy[str], token: str) -> CIMultiDict[str]:
-    """What the node gets: the allowed headers, every value of each, and the node token."""
+def build_request_headers(received: CIMultiDictProxy[str]) -> CIMultiDict[str]:
+    """What the node gets beside its token: the allowed headers, every value of each."""
     headers = _pick(received, _TO_NODE)
-    headers["Authorization"] = f"Bearer {token}"
     headers["Accept-Encoding"] = "identity"  # bytes pass unread, so they must not be compressed
     return headers
 

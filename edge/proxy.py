@@ -5,7 +5,8 @@ Decides the order of these steps. Must not know how any of them is done.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import aiohttp
 from aiohttp import web
@@ -24,6 +25,8 @@ from shared.web import CONTEXT, Handler, read_body
 
 Count = Callable[[Identity], None]
 """Counts a request for its caller, and refuses one too many."""
+LookAgain = Callable[[], Awaitable[object]]
+"""Has it read anew who is there."""
 
 
 class Proxy:
@@ -33,6 +36,7 @@ class Proxy:
         self,
         authenticator: Authenticator,
         router: Router,
+        look_again: LookAgain,
         client: NodeClient,
         signing_key: SigningKey,
         settings: EdgeSection,
@@ -41,6 +45,7 @@ class Proxy:
         """`wall_clock` gives Unix seconds, for the tokens."""
         self._authenticator = authenticator
         self._router = router
+        self._look_again = look_again
         self._client = client
         self._signing_key = signing_key
         self._settings = settings
@@ -75,15 +80,20 @@ class Proxy:
                 with self._budget.lease(caller.org) as lease:
                     body = await self._read_body(request, lease)
                     route = self._router.pick_route(caller.org, body)
-                    outgoing = self._build_outgoing(request, caller, route, node_path or request.path, body)
+                    outgoing = self._build_outgoing(request, caller, node_path or request.path, body)
+                    find_anew = partial(self._find_route_anew, caller.org, body)
                     with context.phases.measure("edge_upstream"):
-                        upstream = await self._client.send_request(route, outgoing, carried)
-                del body, outgoing  # a stream may last for minutes
+                        upstream = await self._client.send_request(route, outgoing, carried, find_anew)
+                del body, outgoing, find_anew  # a stream may last for minutes
                 _refuse_rejection(upstream)
                 context.upstream_timing = join_timing(upstream.headers)
                 return await relay_answer(request, upstream, self._settings)
 
         return handle
+
+    async def _find_route_anew(self, org: str, body: bytes | None) -> Route:
+        await self._look_again()
+        return self._router.pick_route(org, body)
 
     async def _read_body(self, request: web.Request, lease: Lease) -> bytes | None:
         if request.method == "GET":
@@ -95,12 +105,10 @@ class Proxy:
         limit = self._settings.max_request_bytes
         return ApiError(BODY_TOO_LARGE, f"the request body{size} is over the limit of {limit} bytes")
 
-    def _build_outgoing(
-        self, request: web.Request, caller: Caller, route: Route, node_path: str, body: bytes | None
-    ) -> Outgoing:
-        """The token is minted when the body is there: it lives for 60 s, and an upload may take longer."""
+    def _build_outgoing(self, request: web.Request, caller: Caller, node_path: str, body: bytes | None) -> Outgoing:
+        """Tokens are minted when the body is there: they live for 60 s, and an upload may take longer."""
 
-        def sign() -> str:
+        def sign(route: Route) -> str:
             return mint(
                 self._signing_key,
                 caller,
@@ -113,7 +121,7 @@ class Proxy:
 
         # A query pages a list; in a POST it is a client's own affair (`?beta=true`), and no node asks for it.
         target = request.rel_url.raw_path_qs if request.method == "GET" else node_path
-        return Outgoing(request.method, target, build_request_headers(request.headers, sign()), body, sign)
+        return Outgoing(request.method, target, build_request_headers(request.headers), body, sign)
 
 
 def _refuse_rejection(upstream: aiohttp.ClientResponse) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 
 from redis.asyncio import Redis
 
@@ -19,6 +19,8 @@ from shared.redis import FAILURES, cause_of
 from shared.tasks import in_background
 
 EVERY_S = 1.0
+GATHER_S = 0.05
+"""Who would be turned away otherwise waits so long for others like it: a cluster that is down costs Redis no more."""
 _ANSWER_S = 1.0
 _log = logging.getLogger("b3os.edge.registry")
 
@@ -36,6 +38,8 @@ class Registry:
         self._clock = clock
         self._parser = HeartbeatParser()
         self._answers_since_s: float | None = None
+        self._turn = asyncio.Lock()
+        self._reads = 0
         self.failures = 0
 
     @contextlib.asynccontextmanager
@@ -45,14 +49,37 @@ class Registry:
         async with in_background(self._look_forever(every_s)):
             yield
 
+    async def look_again(self) -> None:
+        """Know what Redis knows now. All who ask within a moment, or while another reads, share the next reading.
+
+        While Redis is away nothing newer can be known, and nobody waits for it.
+        """
+        reads = self._reads
+        async with self._turn:
+            if self._reads == reads and self._answers_since_s is not None:
+                await asyncio.sleep(GATHER_S)
+                await self._read()
+
     async def look(self) -> bool:
         """Read once; whether Redis told."""
+        async with self._turn:
+            return await self._read()
+
+    async def _read(self) -> bool:
+        self._reads += 1
         try:
             async with asyncio.timeout(_ANSWER_S):
                 texts = await read_all(self._redis, self._cluster.known_ids())
+            self._take(texts)
         except FAILURES as error:
             self._note_failure(error)
             return False
+        except Exception:
+            _log.exception("the registry can't be read")
+            return False
+        return True
+
+    def _take(self, texts: Mapping[str, str]) -> None:
         heartbeats, now_s = self._parser.parse(texts), self._clock()
         if self._answers_since_s is None:
             self._answers_since_s = now_s
@@ -61,7 +88,6 @@ class Registry:
         self.failures = 0
         # What Redis forgot while it was away, its nodes tell again within this time.
         self._cluster.hear(heartbeats, is_whole=now_s - self._answers_since_s >= LIFETIME_MS / 1000)
-        return True
 
     def _note_failure(self, error: Exception) -> None:
         self.failures += 1
@@ -73,7 +99,4 @@ class Registry:
     async def _look_forever(self, every_s: float) -> None:
         while True:
             await asyncio.sleep(every_s)
-            try:
-                await self.look()
-            except Exception:
-                _log.exception("the registry can't be read")
+            await self.look()

@@ -13,7 +13,6 @@ from typing import Protocol
 
 from edge.affinity import Affinity, read_affinity
 from edge.cluster import Cluster, Node
-from shared.errors import NODE_UNAVAILABLE, ApiError
 
 ROOM, SPARE = 1.25, 2
 """A node is passed over that has this many times what each has, this request included, and so many requests more.
@@ -41,7 +40,7 @@ class NodeDirectory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The chosen node first, then those that may take over.
+    """The chosen node first, then those that may take over; none where none is known.
 
     Attributes:
         others: nodes to which one of these may pass the request on: what its model is was not seen.
@@ -64,18 +63,12 @@ class Router:
         self._turns = count()
 
     def pick_route(self, org: str = "", body: bytes | None = None) -> Route:
-        """The route of the next request. A body is looked at only where there is a choice.
-
-        Raises:
-            ApiError: `NODE_UNAVAILABLE`; no node is known.
-        """
+        """The route of the next request, as far as is known. A body is looked at only where there is a choice."""
         candidates = self._cluster.candidates(None)
-        if not candidates:
-            raise ApiError(NODE_UNAVAILABLE, "no node is available", retry_after_s=1)
-        if body is None:
+        if body is None and candidates:
             # As good as any: a list is the same everywhere.
             return Route(order_nodes(candidates, next(self._turns) * _ODD & _MASK))
-        if self._cluster.there == 1:
+        if body is None or self._cluster.there <= 1:
             return Route(tuple(candidates))
         return self._route_of(read_affinity(org, body))
 

@@ -2,7 +2,8 @@
 
 Decides when an attempt may be repeated, here or at another node: never after the first byte of an answer, and at no
 more than one other node that may have seen the request. Two that have it do no harm: what they reserve has one owner,
-and is billed once. Must not know who calls, nor what is written to the client.
+and is billed once. Nobody is turned away because of what was known a second ago: who is there is asked anew before.
+Must not know who calls, nor what is written to the client.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import asyncio
 import contextlib
 import io
 import logging
+import math
 import ssl
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import aiohttp
@@ -35,6 +37,8 @@ TAKEOVER_S = 1.0
 REJECTIONS = (401, 409)
 """Statuses with which a node refuses a token: one that it doesn't believe, or one that was used."""
 REJECTED = "a node rejected the edge's token: are its public keys, its id and its clock right?"
+FindAnew = Callable[[], Awaitable[Route]]
+"""The route of the same request as of now."""
 _log = logging.getLogger("b3os.edge.upstream")
 
 
@@ -55,27 +59,69 @@ class Outgoing:
     """A request that can be sent again.
 
     Attributes:
-        sign: a new token for it. The first one may have grown too old while a node had the request.
+        sign: a new token for it, for the nodes of a route. One before may have grown too old while a node had it.
     """
 
     method: str
     path: str
     headers: CIMultiDict[str]
     body: bytes | None
-    sign: Callable[[], str]
+    sign: Callable[[Route], str]
 
-    def repeated(self, attempt: int) -> Outgoing:
-        """The same for another node, under a new token."""
+    def headers_for(self, route: Route, place: int) -> CIMultiDict[str]:
+        """What the how many-th node gets that is asked."""
         headers = self.headers.copy()
-        headers["Authorization"] = f"Bearer {self.sign()}"
-        headers[REPEATED] = str(attempt)
-        return replace(self, headers=headers)
+        headers["Authorization"] = f"Bearer {self.sign(route)}"
+        if place > 1:
+            headers[REPEATED] = str(place)
+        return headers
+
+
+class _Trip:
+    """Whom a request asks in turn.
+
+    Attributes:
+        route: that it is on. place: how many it has asked.
+    """
+
+    def __init__(self, route: Route, find_anew: FindAnew) -> None:
+        self.route, self.place = route, 0
+        self._left = deque(route.nodes)
+        self._find_anew: FindAnew | None = find_anew
+        self._asked: set[tuple[str, str]] = set()
+
+    @property
+    def has_other(self) -> bool:
+        """Whether another one is known already."""
+        return bool(self._left)
+
+    def next(self) -> Node:
+        """Who is asked now; there must be one."""
+        node = self._left.popleft()
+        self._asked.add((node.id, node.boot))
+        self.place += 1
+        return node
+
+    async def goes_on(self) -> bool:
+        """Whether there is another one, or a new process of one that was asked; once it is at its end, as of now."""
+        if self._left or self._find_anew is None:
+            return bool(self._left)
+        find_anew, self._find_anew = self._find_anew, None
+        self.route = await find_anew()
+        self._left.extend(node for node in self.route.nodes if (node.id, node.boot) not in self._asked)
+        return bool(self._left)
 
 
 @dataclass(slots=True)
 class _Attempt:
-    """Whether the connection had served before, and may thus have died while idle."""
+    """What goes to one node.
 
+    Attributes:
+        reused: whether the connection had served before, and may thus have died while idle.
+    """
+
+    headers: CIMultiDict[str]
+    connect_s: float
     reused: bool = False
 
 
@@ -115,25 +161,30 @@ class NodeClient:
         ):
             yield cls(pooled, fresh, deadlines, cluster)
 
-    async def send_request(self, route: Route, outgoing: Outgoing, carried: Carried) -> aiohttp.ClientResponse:
+    async def send_request(
+        self, route: Route, outgoing: Outgoing, carried: Carried, find_anew: FindAnew
+    ) -> aiohttp.ClientResponse:
         """Send to the first node of the route that takes it, and wait for the head of its answer.
 
+        Args:
+            find_anew: asked once, when this route has come to its end.
+
         Raises:
-            ApiError: `NODE_UNAVAILABLE`; none could be reached, or those that were broke off.
+            ApiError: `NODE_UNAVAILABLE`; there is none, none could be reached, or those that were broke off.
         """
-        lost, why = 0, ""
-        for place, node in enumerate(route.nodes, 1):
-            is_last = place == len(route.nodes) or lost > 1
+        trip, lost, why = _Trip(route, find_anew), 0, ""
+        while lost < 2 and await trip.goes_on():
+            node = trip.next()
             carried.move(node)
             tries_until_s = self._cluster.note_begin(node)
-            sent = outgoing if place == 1 else outgoing.repeated(place)
+            headers = outgoing.headers_for(trip.route, trip.place)
             try:
-                answer = await self._send_to(node, sent, has_other=not is_last)
+                answer = await self._send_to(node, outgoing, headers, has_other=trip.has_other)
             except NodeLost as error:
                 self._note_loss(node, error)
                 lost += not isinstance(error, NodeNotReached)
                 why = type(error).__name__
-                if lost > 1 or isinstance(error, NodeTooSlow):
+                if isinstance(error, NodeTooSlow):
                     break
                 continue
             except asyncio.CancelledError:
@@ -144,13 +195,13 @@ class NodeClient:
             if answer.status == 401:
                 _log.error(REJECTED, extra={"facts": {"node": node.id}})
                 self._cluster.note_failure(node)
-                if not is_last:  # it has not begun with what it doesn't believe
+                if await trip.goes_on():  # it has not begun with what it doesn't believe
                     answer.close()
                     why = "Rejected"
                     continue
             else:
                 self._cluster.note_success(node)
-            if NOT_STARTED in answer.headers and not is_last:
+            if NOT_STARTED in answer.headers and await trip.goes_on():
                 self._cluster.note_not_started(node)
                 _log.info("node takes nothing now", extra={"facts": {"node": node.id}})
                 answer.close()
@@ -168,37 +219,38 @@ class NodeClient:
         if not isinstance(error, NodeTooSlow):
             self._cluster.note_failure(node)
 
-    async def _send_to(self, node: Node, outgoing: Outgoing, *, has_other: bool) -> aiohttp.ClientResponse:
-        attempt = _Attempt()
+    async def _send_to(
+        self, node: Node, outgoing: Outgoing, headers: CIMultiDict[str], *, has_other: bool
+    ) -> aiohttp.ClientResponse:
+        attempt = _Attempt(headers, min(self._deadlines.connect_s, TAKEOVER_S if has_other else math.inf))
         try:
-            return await self._attempt(self._pooled, node, outgoing, attempt, has_other=has_other)
+            return await self._attempt(self._pooled, node, outgoing, attempt)
         except (NodeNotReached, NodeTooSlow):
             raise
         except NodeLost as error:
             if not attempt.reused or isinstance(error.__cause__, TimeoutError):
                 raise
         # It most likely died while idle. If the node did take the request, it answers 409 to the same token.
-        return await self._attempt(self._fresh, node, outgoing, attempt, has_other=has_other)
+        return await self._attempt(self._fresh, node, outgoing, attempt)
 
     async def _attempt(
-        self, session: aiohttp.ClientSession, node: Node, outgoing: Outgoing, attempt: _Attempt, *, has_other: bool
+        self, session: aiohttp.ClientSession, node: Node, outgoing: Outgoing, attempt: _Attempt
     ) -> aiohttp.ClientResponse:
         """One request on one connection.
 
         Raises:
             NodeNotReached, NodeTooSlow, NodeLost: see there.
         """
-        connect_s = self._deadlines.connect_s
         try:
             async with _until_lost(node, self._deadlines.head_s):
                 return await session.request(
                     outgoing.method,
                     URL(node.url + outgoing.path, encoded=True),  # as it came: `%2F` in a model's id is no slash
                     data=None if outgoing.body is None else io.BytesIO(outgoing.body),  # written in pieces
-                    headers=outgoing.headers,
+                    headers=attempt.headers,
                     allow_redirects=False,
                     trace_request_ctx=attempt,
-                    timeout=_timeout(min(connect_s, TAKEOVER_S) if has_other else connect_s),
+                    timeout=_timeout(attempt.connect_s),
                 )
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             raise NodeNotReached(type(error).__name__) from error

@@ -115,7 +115,12 @@ async def run(settings: NodeSettings, home: Path) -> None:
         tracing.attach(app)
         async with observing_node(app, images, supervisor, forwarder, counts, certificates) as collectors:
             operator_app = build_node_operator_app(
-                node_id=section.id, model=model, supervisor=supervisor, peers=peers, collectors=collectors
+                node_id=section.id,
+                model=model,
+                supervisor=supervisor,
+                peers=peers,
+                told=lambda: pulse.told,
+                collectors=collectors,
             )
             sites = [
                 Site(app, render_anthropic, section.host, section.port, *certificates),

@@ -21,7 +21,7 @@ from node.peers import Peers
 from node.receive import Receiver
 from node.slow_work import SlowWork
 from node.sse import PING_AFTER_S
-from shared.heartbeat import ModelCard
+from shared.heartbeat import ModelCard, NodeState
 from shared.operator import build_operator_app
 from shared.web import build_app, render_anthropic
 
@@ -60,9 +60,14 @@ def build_node_operator_app(
     model: ServedModel,
     supervisor: Supervisor,
     peers: Peers,
+    told: Callable[[], NodeState | None],
     collectors: Sequence[Collector] = (),
 ) -> web.Application:
-    """The internal port: ready while the engine takes requests."""
+    """The internal port: ready while the engine takes requests, once edges can know it.
+
+    Args:
+        told: the state that the registry was told last. Who replaces nodes one by one stops the next at our word.
+    """
 
     async def readiness() -> tuple[bool, dict[str, Any]]:
         facts = {
@@ -75,6 +80,6 @@ def build_node_operator_app(
             "reason": supervisor.reason,
             "peers": peers.ids(),
         }
-        return supervisor.state == "ready", facts
+        return supervisor.state == told() == "ready", facts
 
     return build_operator_app(readiness, collectors)

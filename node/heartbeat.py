@@ -35,6 +35,7 @@ class Pulse:
 
     Attributes:
         boot: which process of its id this is. missed: heartbeats that did not reach Redis since one did.
+        told: the state that was told last, or that Redis could not be told.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Pulse:
         self.boot = secrets.token_hex(8)
         self._namesake = Namesake(node_id, url)
         self._beats = 0
-        self._tried: NodeState | None = None
+        self.told: NodeState | None = None
         self._next_s = clock()
         self.missed = 0
 
@@ -109,9 +110,10 @@ class Pulse:
     async def _beat_forever(self, listens: asyncio.Event) -> None:
         await listens.wait()
         while True:
-            if self._clock() >= self._next_s or self._supervisor.state != self._tried:
-                self._tried = self._supervisor.state
+            state = self._supervisor.state
+            if self._clock() >= self._next_s or state != self.told:
                 await self._try()
+                self.told = state
             await asyncio.sleep(LOOK_EVERY_S)
 
     async def _try(self) -> None:

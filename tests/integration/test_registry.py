@@ -368,6 +368,21 @@ async def test_a_redis_that_is_away_is_not_asked_all_the_time(scene: Scene, monk
             assert asked == wanted
 
 
+async def test_a_state_is_told_once_redis_has_heard_it_or_could_not(scene: Scene) -> None:
+    for redis, hears in ((scene.node, True), (connect_redis(f"redis://127.0.0.1:{free_port()}/0"), False)):
+        engine = Engine()
+        pulse = scene.pulse("n1", engine, redis)
+        assert [pulse.told] == [None]
+        async with pulse.beating(bound()):
+            for engine.state in ("starting", "ready", "draining"):
+                async with asyncio.timeout(10):
+                    while pulse.told != engine.state:
+                        await asyncio.sleep(0.001)
+                states = [each.state for each in await fetch_heartbeats(scene.edge)]
+                assert states == ([engine.state] if hears else [])
+        await scene.forget()
+
+
 async def test_an_edge_knows_who_beats(scene: Scene) -> None:
     registry, cluster = scene.registry()
     assert await registry.look()
@@ -375,6 +390,41 @@ async def test_an_edge_knows_who_beats(scene: Scene) -> None:
     await scene.pulse("n1").beat()
     await registry.look()
     assert [node.id for node in cluster.list_nodes()] == ["n1"]
+
+
+async def test_all_who_would_be_turned_away_at_once_share_one_reading(scene: Scene) -> None:
+    registry, cluster = scene.registry()
+    await scene.pulse("n1").beat()
+    await registry.look()
+    await scene.pulse("n2").beat()
+    before = await scene.calls("mget")
+    await asyncio.gather(*(registry.look_again() for _ in range(500)))
+    assert [node.id for node in cluster.list_nodes()] == ["n1", "n2"]
+    assert await scene.calls("mget") == before + 1
+
+
+async def test_who_asks_anew_does_not_content_himself_with_a_reading_under_way(
+    scene: Scene,
+) -> None:
+    registry, cluster = scene.registry()
+    await scene.pulse("n1").beat()
+    await registry.look()
+    reading = asyncio.create_task(registry.look())
+    await asyncio.sleep(0)
+    await scene.pulse("n2").beat()
+    await registry.look_again()
+    assert [node.id for node in cluster.list_nodes()] == ["n1", "n2"]
+    assert await reading
+
+
+async def test_nobody_waits_for_a_redis_that_is_away_to_hear_of_nodes_anew(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, _ = scene.registry()
+    registry._redis = connect_redis(f"redis://127.0.0.1:{free_port()}/0")
+    assert not await registry.look()
+    monkeypatch.setattr(registry, "_read", None)
+    await registry.look_again()
 
 
 async def test_what_is_unreadable_keeps_nobody_from_the_others(scene: Scene) -> None:

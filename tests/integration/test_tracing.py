@@ -30,6 +30,7 @@ from shared.otel import OtelTracing, build_sampler
 from shared.serve import Site, serving
 from shared.web import CONTEXT, build_app, json_response, render_anthropic
 from tests.e2e.stack import DevCommand, running_dev
+from tests.integration.edge.parts import finding
 from tests.redis_server import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -54,12 +55,12 @@ class Service:
         with request[CONTEXT].phases.measure("edge_auth"):
             pass
         cluster = Cluster({"n1": f"http://127.0.0.1:{self.port}"}, NodeHosts(PRIVATE), time.monotonic)
-        path = f"/things/{request.match_info['id']}"
-        outgoing = Outgoing("GET", path, request.headers.copy(), None, sign=lambda: "")
+        path, route = f"/things/{request.match_info['id']}", Route(tuple(cluster.list_nodes()))
+        outgoing = Outgoing("GET", path, request.headers.copy(), None, sign=lambda route: "")
         traces, section = self.tracing.client_traces(), EdgeSection.model_validate({})
         async with NodeClient.opened(section, cluster, None, traces) as client:
             with Carried() as carried:
-                response = await client.send_request(Route(tuple(cluster.list_nodes())), outgoing, carried)
+                response = await client.send_request(route, outgoing, carried, finding(route))
                 await response.read()
         return json_response({}, status=response.status)
 

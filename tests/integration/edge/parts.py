@@ -27,11 +27,11 @@ from edge.cluster import Cluster
 from edge.identity import LOOKUP_CONNECTIONS, IdentityParts, opened_identity
 from edge.metrics import observing_edge
 from edge.proxy import Proxy
-from edge.registry import Registry
-from edge.routing import Router
+from edge.registry import EVERY_S, Registry
+from edge.routing import Route, Router
 from edge.settings import EdgeSection
 from edge.signing import key_id
-from edge.upstream import NodeClient
+from edge.upstream import FindAnew, NodeClient
 from shared.ids import new_record_id
 from shared.node_hosts import NodeHosts
 from shared.node_token import NodeToken, SigningKey, verify
@@ -171,7 +171,13 @@ class Edge:
 
 @contextlib.asynccontextmanager
 async def running_edge(
-    redis_url: str, nodes: dict[str, str], wall_clock: Callable[[], float] = time.time, /, **settings: object
+    redis_url: str,
+    nodes: dict[str, str],
+    wall_clock: Callable[[], float] = time.time,
+    /,
+    *,
+    look_every_s: float = EVERY_S,
+    **settings: object,
 ) -> AsyncIterator[Edge]:
     """An edge in this process, wired as in `edge/__main__.py`."""
     port, operator_port = free_port(), free_port()
@@ -179,16 +185,18 @@ async def running_edge(
     redis, operator = connect_redis(redis_url), connect_redis(as_user("operator", redis_url))
     lookups = connect_redis(redis_url, max_connections=LOOKUP_CONNECTIONS)
     cluster = Cluster(nodes, NodeHosts(section.node_hosts), time.monotonic)
+    registry = Registry(redis, cluster, time.monotonic)
     async with (
         contextlib.AsyncExitStack() as held,
         redis,
         lookups,
         operator,
         opened_identity(redis, lookups, section, time.monotonic, wall_clock) as identity,
-        Registry(redis, cluster, time.monotonic).following(),
+        registry.following(look_every_s),
         NodeClient.opened(section, cluster) as client,
     ):
-        proxy = Proxy(identity.authenticator, Router(cluster), client, SIGNING_KEY, section, time.time)
+        parts = Router(cluster), registry.look_again, client, SIGNING_KEY, section, time.time
+        proxy = Proxy(identity.authenticator, *parts)
         readiness = EdgeReadiness(redis, identity.invalidations, cluster)
         app = build_edge_app(proxy, identity)
         observing = observing_edge(app, identity, proxy, cluster, client, readiness.durability)
@@ -202,6 +210,15 @@ async def running_edge(
             url, operator_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{operator_port}"
             stores = RedisKeyStore(redis), RedisAccounts(redis), RedisSessions(redis, wall_clock)
             yield Edge(url, port, operator_url, *stores, identity, operator)
+
+
+def finding(route: Route) -> FindAnew:
+    """For a client of nodes: nothing has changed meanwhile."""
+
+    async def find() -> Route:
+        return route
+
+    return find
 
 
 async def is_following(invalidations: Invalidations) -> bool:

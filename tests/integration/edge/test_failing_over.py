@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import aiohttp
 from aiohttp import web
@@ -16,22 +17,26 @@ from edge.cluster import Carried, Cluster, Node
 from edge.routing import Route
 from edge.settings import EdgeSection
 from edge.upstream import NodeClient, Outgoing
+from shared.heartbeat import NODES, node_key, send_heartbeat
 from shared.ids import new_request_id
 from shared.node_hosts import PRIVATE, NodeHosts
 from shared.node_token import Caller, mint
+from shared.redis import connect_redis
+from tests.heartbeats import heartbeat
 from tests.integration.edge.parts import (
     MESSAGES,
     SIGNING_KEY,
     START,
     Answer,
     FakeNode,
+    finding,
     make_key,
     running_edge,
     running_node,
     say_hello,
 )
 from tests.integration.edge.test_proxy import REFUSAL, bearer, drop, streaming
-from tests.redis_server import free_port
+from tests.redis_server import as_user, free_port
 
 
 async def not_started(request: web.Request) -> web.StreamResponse:
@@ -86,7 +91,7 @@ async def test_another_node_gets_a_new_token() -> None:
         route = Route((dead, Node("n2", f"http://127.0.0.1:{living.port}")))
         ages_s = iter((1000, 0))
 
-        def sign() -> str:
+        def sign(route: Route) -> str:
             minted_s, request_id = int(time.time()) - next(ages_s), new_request_id()
             caller = Caller("acme", "main", "key", "key_1", ("infer:run",), {}, None)
             return mint(
@@ -98,11 +103,10 @@ async def test_another_node_gets_a_new_token() -> None:
                 now_s=minted_s,
             )
 
-        headers = CIMultiDict({"Authorization": f"Bearer {sign()}"})
         async with NodeClient.opened(EdgeSection.model_validate({}), cluster) as client:
             with Carried() as carried:
-                outgoing = Outgoing("POST", MESSAGES, headers, b"{}", sign)
-                answer = await client.send_request(route, outgoing, carried)
+                outgoing = Outgoing("POST", MESSAGES, CIMultiDict(), b"{}", sign)
+                answer = await client.send_request(route, outgoing, carried, finding(route))
                 answer.release()
         assert answer.status == 200
         assert client.taken_over == {"NodeNotReached": 1}
@@ -154,6 +158,82 @@ async def test_where_all_take_nothing_the_client_hears_why_of_a_node(edge_redis_
     assert b"invalid_request_error" in body  # the node's own body
     assert "x-b3os-not-started" not in response.headers
     assert [len(node.requests) for node in nodes] == [1, 1]
+
+
+@contextlib.asynccontextmanager
+async def registered(
+    redis_url: str, *known: FakeNode
+) -> AsyncIterator[tuple[Ask, Callable[[FakeNode], Awaitable[None]]]]:
+    """An edge that knows these nodes and reads no more by itself, and how another one tells of itself."""
+    operator = connect_redis(as_user("operator", redis_url))
+
+    async def tell(node: FakeNode) -> None:
+        await send_heartbeat(
+            operator, heartbeat(node.id, url=f"http://127.0.0.1:{node.port}", boot=secrets.token_hex(4))
+        )
+
+    async with operator:
+        try:
+            for node in known:
+                await tell(node)
+            async with (
+                running_edge(redis_url, {}, look_every_s=3600) as edge,
+                aiohttp.ClientSession(edge.url) as client,
+            ):
+                yield Ask(client, (await make_key(edge.store))[1].token), tell
+        finally:
+            await operator.delete(NODES, *(node_key(f"n{number}") for number in range(3)))
+
+
+async def test_a_request_that_all_known_nodes_turn_away_goes_to_one_that_came_since(edge_redis_url: str) -> None:
+    """Nodes are replaced one by one: the next stops at the word of the one before, which no edge has heard yet."""
+    async with running_node("n0") as old, running_node("n1") as new:
+        old.answer = not_started
+        async with registered(edge_redis_url, old) as (ask, tell):
+            assert (await ask())[0].status == 503
+            await tell(new)
+            answers = await asyncio.gather(*(ask(number) for number in range(20)))
+    assert [response.status for response, _ in answers] == [200] * 20
+    (first, *_) = new.requests
+    assert first.headers["x-b3os-repeated"] == "2"
+    assert new.tokens[0].request_id == answers[0][0].headers["x-request-id"]
+
+
+async def test_a_request_goes_to_the_first_node_that_there_ever_was(edge_redis_url: str) -> None:
+    async with running_node("n0") as node, registered(edge_redis_url) as (ask, tell):
+        response, body = await ask()
+        assert (response.status, response.headers["Retry-After"]) == (503, "1")
+        assert b"node_unavailable" in body
+        await tell(node)
+        assert (await ask())[0].status == 200
+    assert "x-b3os-repeated" not in node.requests[0].headers
+
+
+async def test_a_request_goes_to_the_new_process_of_a_node_that_is_gone(edge_redis_url: str) -> None:
+    async with running_node("n0") as before:
+        pass
+    async with running_node("n0") as now, registered(edge_redis_url, before) as (ask, tell):
+        assert (await ask())[0].status == 503
+        await tell(now)
+        assert (await ask())[0].status == 200
+
+
+async def test_who_turned_a_request_away_is_not_asked_again(edge_redis_url: str) -> None:
+    async with running_node("n0") as node:
+        node.answer = not_started
+        async with registered(edge_redis_url, node) as (ask, _):
+            response, _ = await ask()
+    assert (response.status, response.headers["Retry-After"]) == (503, "5")
+    assert len(node.requests) == 1
+
+
+async def test_a_node_that_came_since_gets_nothing_that_two_may_have_begun(edge_redis_url: str) -> None:
+    async with running_node("n0") as one, running_node("n1") as two, running_node("n2") as three:
+        one.answer = two.answer = drop
+        async with registered(edge_redis_url, one, two) as (ask, tell):
+            await tell(three)
+            assert (await ask())[0].status == 503
+    assert [len(node.requests) for node in (one, two, three)] == [1, 1, 0]
 
 
 async def test_nothing_is_asked_again_after_the_first_byte(edge_redis_url: str) -> None:
@@ -218,15 +298,15 @@ async def test_a_client_that_leaves_while_its_request_tries_a_node_keeps_it_from
             cluster.note_failure(tried)
         now_s += FIRST_OPEN_S
 
-        def sign() -> str:
+        def sign(route: Route) -> str:
             caller = Caller("acme", "main", "key", "key_1", ("infer:run",), {}, None)
-            parts = {"audience": ["n1"], "method": "POST", "path": MESSAGES, "now_s": int(time.time())}
+            parts = {"audience": route.audience, "method": "POST", "path": MESSAGES, "now_s": int(time.time())}
             return mint(SIGNING_KEY, caller, request_id=new_request_id(), **parts)  # type: ignore[arg-type]
 
-        outgoing = Outgoing("POST", MESSAGES, CIMultiDict({"Authorization": f"Bearer {sign()}"}), b"{}", sign)
+        outgoing, route = Outgoing("POST", MESSAGES, CIMultiDict(), b"{}", sign), Route((tried,))
         async with NodeClient.opened(EdgeSection.model_validate({}), cluster) as client:
             with Carried() as carried:
-                asked = asyncio.create_task(client.send_request(Route((tried,)), outgoing, carried))
+                asked = asyncio.create_task(client.send_request(route, outgoing, carried, finding(route)))
                 await begun.wait()
                 assert tried not in cluster.candidates(None)
                 asked.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import aiohttp
 import pytest
@@ -119,7 +120,7 @@ async def test_under_the_names_of_the_api_a_cookie_is_nothing_and_a_key_is_enoug
     node: FakeNode, edge_redis_url: str
 ) -> None:
     nodes = {node.id: f"http://127.0.0.1:{node.port}"}
-    hosts = {"dashboard_hosts": "Dash.example.com, 127.0.0.1:7700", "api_hosts": ["api.example.com"]}
+    hosts: dict[str, Any] = {"dashboard_hosts": "Dash.example.com, 127.0.0.1:7700", "api_hosts": ["api.example.com"]}
     async with (
         running_edge(edge_redis_url, nodes, **hosts) as edge,
         aiohttp.ClientSession(edge.url) as client,

@@ -127,6 +127,7 @@ async def test_what_the_guard_decides_is_counted_for_prometheus(node: Node) -> N
         model=MODEL,
         supervisor=node.supervisor,
         peers=node.peers,
+        told=lambda: node.supervisor.state,
         collectors=[ImageCollector(node.images)],
     )
     runner = ContractRunner(app, render_problem)

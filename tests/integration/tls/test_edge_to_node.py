@@ -29,6 +29,7 @@ from shared.node_hosts import PRIVATE, NodeHosts
 from shared.serve import Site, serving
 from shared.tls import BadCertificate, ClientCertificate, ServerCertificate
 from shared.web import build_app, json_response, render_anthropic
+from tests.integration.edge.parts import finding
 from tests.integration.tls.authority import Authority, Pair
 from tests.redis_server import free_port
 
@@ -45,10 +46,11 @@ class Nodes:
     async def ask(self, tls: ssl.SSLContext | None) -> int:
         """The status that an edge gets with these files."""
         cluster = Cluster({"n1": f"https://127.0.0.1:{self.port}"}, NodeHosts(PRIVATE), time.monotonic)
-        outgoing = Outgoing("GET", "/hello", CIMultiDict(), None, sign=lambda: "")
+        route = Route(tuple(cluster.list_nodes()))
+        outgoing = Outgoing("GET", "/hello", CIMultiDict(), None, sign=lambda route: "")
         async with NodeClient.opened(EdgeSection.model_validate({}), cluster, tls) as client:
             with Carried() as carried:
-                response = await client.send_request(Route(tuple(cluster.list_nodes())), outgoing, carried)
+                response = await client.send_request(route, outgoing, carried, finding(route))
                 await response.read()
                 return response.status
 

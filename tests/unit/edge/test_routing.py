@@ -10,7 +10,6 @@ import pytest
 from edge.breaker import FAILURES
 from edge.cluster import Cluster, Node
 from edge.routing import MOST_TRIED, Router, order_nodes
-from shared.errors import NODE_UNAVAILABLE, ApiError
 from shared.heartbeat import NodeState
 from shared.node_hosts import PRIVATE, NodeHosts
 from tests import routing_simulation
@@ -44,10 +43,9 @@ def alike(count: int) -> Cluster:
     return cluster_of({f"n{number}": ("b3os/a", "ready") for number in range(count)})
 
 
-def test_no_node_is_a_refusal() -> None:
-    with pytest.raises(ApiError) as raised:
-        Router(cluster_of({})).pick_route("acme", b"{}")
-    assert raised.value.condition is NODE_UNAVAILABLE
+@pytest.mark.parametrize("sent", [None, b"{}"])
+def test_where_no_node_is_known_a_route_has_none(sent: bytes | None) -> None:
+    assert Router(cluster_of({})).pick_route("acme", sent).nodes == ()
 
 
 def test_one_node_is_its_own_audience_and_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
