@@ -6,9 +6,9 @@ the shape of a field (`request.py`), nor models or engines.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
+from node.json_levels import MOST_LEVELS, is_deeper
 from node.wire.faults import invalid
 from node.wire.request import (
     AnyChoice,
@@ -24,9 +24,6 @@ from node.wire.request import (
     UserMessage,
 )
 from node.wire.schema import check_schema
-
-MAX_INPUT_LEVELS = 128
-"""Of a call's input in the conversation; templates read it as JSON again."""
 
 
 def check_rules(request: MessagesRequest) -> None:
@@ -100,8 +97,8 @@ def _check_calls(request: MessagesRequest) -> None:
     seen: set[str] = set()
     for path, block in _walk_blocks(request):
         if isinstance(block, ToolUseBlock):
-            if _is_deep(block.input):
-                raise invalid(f"{path}.input", f"is nested deeper than {MAX_INPUT_LEVELS} levels")
+            if is_deeper(block.input):
+                raise invalid(f"{path}.input", f"is nested deeper than {MOST_LEVELS} levels")
             if block.id in seen:
                 raise invalid(f"{path}.id", "an earlier tool_use has the same id")
             seen.add(block.id)
@@ -111,23 +108,6 @@ def _check_calls(request: MessagesRequest) -> None:
             raise invalid(f"{path}.tool_use_id", words)
     for path in waiting.values():
         raise invalid(path, "this tool_use has no tool_result in the turns that follow")
-
-
-def _is_deep(value: Any) -> bool:
-    level: list[Any] = [value]
-    for _ in range(MAX_INPUT_LEVELS):
-        level = [inner for outer in level for inner in _inside(outer)]
-        if not level:
-            return False
-    return True
-
-
-def _inside(value: Any) -> Iterable[Any]:
-    """The containers that stand one level deeper."""
-    if isinstance(value, dict | list):
-        inner = value.values() if isinstance(value, dict) else value
-        return [item for item in inner if isinstance(item, dict | list)]
-    return ()
 
 
 def _check_tools(tools: Sequence[Tool]) -> None:

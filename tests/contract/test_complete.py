@@ -17,7 +17,8 @@ from edge.settings import EdgeSection
 from node.catalog.served import ServedModel
 from node.engine import grammar_guard
 from node.images import decode, intake
-from node.wire import parse, rules
+from node.json_levels import MOST_LEVELS
+from node.wire import parse
 
 ROOT = Path(__file__).parents[2]
 MODEL, EDGE = ServedModel("b3os/x", "x", "x"), EdgeSection.model_fields
@@ -144,7 +145,7 @@ def test_the_bounds_are_the_code_s() -> None:
         "bytes of a schema": [65_536],
         "levels of a schema": [32],
         "bytes of the schemas that one answer is kept to": [grammar_guard.MOST_SCHEMA_BYTES],
-        "levels of a call's input": [rules.MAX_INPUT_LEVELS],
+        "levels of a call's input": [MOST_LEVELS],
         "images": [intake.MAX_IMAGES],
         "scans of a JPEG": [decode.MAX_SCANS],
         "pixels of an image": [decode.MAX_PIXELS, decode.MAX_SIDE],

@@ -16,6 +16,7 @@ from typing import Literal
 
 from node.engine.dialect.json_text import escape
 from node.engine.dialect.spec import not_json
+from node.json_levels import MOST_LEVELS
 
 _PLAIN = re.compile(r'(?:[^"\\\x00-\x1f]++|\\["\\/bfnrt])*+')
 _GAP = re.compile(r"[ \t\n\r]*+")
@@ -26,7 +27,6 @@ _LOW_HALF = re.compile(r"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _START_OF_LOW_HALF = re.compile(r"(?:\\(?:u(?:[dD](?:[c-fC-F][0-9a-fA-F]?)?)?)?)?")
 _CLOSERS = {"{": "}", "[": "]"}
 _MOST_ATOM_CHARS = 400
-_MOST_DEPTH = 128
 
 
 class JsonScan:
@@ -100,7 +100,7 @@ class JsonScan:
         return 1
 
     def _open(self, bracket: str) -> None:
-        if len(self._closers) == _MOST_DEPTH:
+        if len(self._closers) == MOST_LEVELS:
             raise not_json()
         self._closers.append(_CLOSERS[bracket])
         self._expects = "key or }" if bracket == "{" else "value or ]"

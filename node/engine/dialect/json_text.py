@@ -11,6 +11,8 @@ import math
 import re
 from typing import Any
 
+from node.json_levels import MOST_LEVELS, is_deeper
+
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 # A string that isn't closed matches too, or every quote in it would be tried as the start of one.
 _PYTHON_WORD = re.compile(r'"(?:[^"\\]++|\\.)*+"?|\b(?:True|False|None)\b', re.DOTALL)
@@ -35,24 +37,29 @@ def escape(text: str) -> str:
     return _LONE_SURROGATE.sub("\ufffd", _encode(text)[1:-1])
 
 
-def decode(text: str) -> Any:
+def decode(text: str, levels: int = MOST_LEVELS) -> Any:
     """The value of JSON text, which may have raw line breaks in its strings, and Python's words for JSON's.
 
     Raises:
-        ValueError: it is not JSON, has a number out of range, or is nested too deep.
+        ValueError: it is not JSON, has a number out of range, or is nested deeper than `levels`.
     """
     try:
-        return _DECODER.decode(text)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
+        return _decode(text, levels)
     except ValueError:
         replaced = _PYTHON_WORD.sub(lambda found: _JSON_WORDS.get(found[0], found[0]), text)
         if replaced == text:
             raise
+    return _decode(replaced, levels)
+
+
+def _decode(text: str, levels: int) -> Any:
     try:
-        return _DECODER.decode(replaced)
+        value = _DECODER.decode(text)
     except RecursionError:
         raise ValueError("nested too deep") from None
+    if is_deeper(value, levels):
+        raise ValueError("nested too deep")
+    return value
 
 
 def _finite(digits: str) -> float:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from node.engine.dialect.declared import Declared, type_of
 from node.engine.dialect.json_text import decode, encode, escape
+from node.json_levels import MOST_LEVELS
 
 _MOST_SCALAR_CHARS = 64
 _FIRST_CHARS = {
@@ -84,7 +85,7 @@ def to_json(raw: str, declared: Declared) -> str:
         if raw in declared.members or stripped in declared.members:
             return encode(raw if raw in declared.members else stripped)
     try:
-        value = _fitting(decode(raw.strip()), declared.types)
+        value = _fitting(decode(raw.strip(), MOST_LEVELS - 1), declared.types)  # within the input's own braces
         if declared.may_be_text and not _is_other(value, declared.types):
             return encode(raw)
         return encode(value)

@@ -11,19 +11,20 @@ local now, id, cost = now_ms(ARGV[1]), ARGV[3], ARGV[6]
 -- The names hold the day, and the caller's clock may be ahead of this one.
 if day_of(now) ~= tonumber(ARGV[2]) then return {'day', now} end
 
-local stored = redis.call('HMGET', KEYS[2], 'admitted_ms', 'remaining', 'reset_ms', 'owner')
+local stored = redis.call('HMGET', KEYS[2], 'admitted_ms', 'remaining', 'reset_ms', 'owner', 'bar')
 local done, admitted = redis.call('GET', KEYS[1]), now
 if done and not stored[1] then
   -- A node may have died, or been taken for dead, with a bill booked and an answer that nobody heard: a later attempt
   -- answers, and its bill takes the place of that one. Of another day or model the sums are others.
-  local _, owner, admitted_ms, sums = read_done(done)
-  local may = owner and is_later(ARGV[20], owner) and day_of(admitted_ms) == day_of(now)
+  local _, _, bar, admitted_ms, sums = read_done(done)
+  local may = bar and is_later(ARGV[20], bar) and day_of(admitted_ms) == day_of(now)
   if not may or sums ~= sums_of(ARGV[21]) then return {'settled'} end
   admitted = admitted_ms
 end
 if stored[1] then
   -- One that was asked earlier and froze has read its request only now: another has it, and its bill is to count.
   if is_later(stored[4], ARGV[20]) then return {'settled'} end
+  if stored[4] ~= ARGV[20] and stored[5] and not is_later(ARGV[20], stored[5]) then return {'settled'} end
   if stored[4] ~= ARGV[20] then -- another attempt at the same request: the earlier one broke before its answer
     redis.call('HSET', KEYS[2], 'owner', ARGV[20], 'facts', ARGV[15])
     redis.call('HDEL', KEYS[2], 'prefilled', 'input', 'output', 'cached')

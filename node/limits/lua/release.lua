@@ -9,8 +9,8 @@ local stored = redis.call('HMGET', KEYS[1], 'owner', 'held', 'slot', 'slot_token
 if stored[1] ~= ARGV[3] then return {'settled'} end -- another attempt has it already
 if stored[2] ~= '0' then
   for i = 3, 5 do redis.call('HINCRBY', KEYS[i], 'held', '-' .. stored[2]) end
-  drop_empty(3)
 end
+drop_empty(3)
 if (stored[6] or '') ~= '' then refund(KEYS[6], slot_of(tonumber(stored[5])), 1, now) end -- else there was no limit
 local slot = tonumber(stored[3])
 if slot then refund(KEYS[7], slot, tonumber(stored[4]), now) end

@@ -37,16 +37,21 @@ end
 
 local now, id, used, owner = now_ms(ARGV[1]), ARGV[2], tonumber(ARGV[5]), ARGV[19]
 local is_sweep = ARGV[3] == 'sweep'
-local stored = redis.call('HMGET', KEYS[2], 'held', 'tokens', 'slot', 'slot_tokens', 'owner', 'admitted_ms')
-if (stored[5] or owner) ~= owner then return {'settled'} end -- another attempt's to settle
+local stored = redis.call('HMGET', KEYS[2], 'held', 'tokens', 'slot', 'slot_tokens', 'owner', 'admitted_ms', 'bar')
+local bar = stored[7] or '0'
+if (stored[5] or owner) ~= owner then -- another attempt's to settle; and an admission of this one may come yet
+  if ARGV[3] == 'void' then redis.call('HSET', KEYS[2], 'bar', later_of(owner, bar)) end
+  return {'settled'}
+end
 local done = redis.call('GET', KEYS[1])
-local word, biller, billed_ms, sums, billed = read_done(done)
+local word, biller, done_bar, billed_ms, sums, billed = read_done(done)
 if done then
   -- What was booked gives way to its owner, where that was taken for dead, and to a later attempt that was let in.
   local is_own = biller == owner and word == 'swept' and not is_sweep
   local is_next = biller and is_later(owner, biller) and day_of(billed_ms) == day_of(ARGV[4])
   if is_next and ARGV[3] == 'void' and not stored[1] then -- the admission may come yet
-    redis.call('SET', KEYS[1], write_done(word, owner, billed_ms, sums, billed), 'KEEPTTL')
+    local marker = write_done(word, biller, later_of(owner, done_bar), billed_ms, sums, billed)
+    redis.call('SET', KEYS[1], marker, 'KEEPTTL')
   end
   if not (is_own or (is_next and (stored[1] or ARGV[3] == 'owner'))) then return {'settled'} end
 end
@@ -73,7 +78,9 @@ if is_sweep then
   if ends and tonumber(ends) >= now then return {'alive'} end
 end
 
-local marker = write_done(is_sweep and 'swept' or 'final', owner, ARGV[4], sums_of(ARGV[11]), table.concat(amounts, ' '))
+bar = later_of(later_of(owner, bar), done_bar or '0')
+word = is_sweep and 'swept' or 'final'
+local marker = write_done(word, owner, bar, ARGV[4], sums_of(ARGV[11]), table.concat(amounts, ' '))
 redis.call('SET', KEYS[1], marker, 'PX', done_ms)
 
 local answer = 'booked'

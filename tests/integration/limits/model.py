@@ -93,14 +93,16 @@ class Kept:
     images: int
     is_counted: bool = True
     attempt: int = 1
+    bar: int = 0
     progress: Progress = field(default_factory=Progress)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Billed:
-    """What was booked, and by which attempt."""
+    """What was booked, and by which attempt; none up to the bar is let in."""
 
     attempt: int
+    bar: int
     at_ms: int
     progress: Progress
 
@@ -136,7 +138,7 @@ class Model:
     ) -> AlreadySettled | ConcurrencyLimited | CapReached | RateLimited | NeverFits | None:
         """None lets it in."""
         if (kept := self.kept.get(request)) is not None:
-            return AlreadySettled() if attempt < kept.attempt else None
+            return AlreadySettled() if attempt < kept.attempt or attempt <= kept.bar else None
         if request in self.done and not self._gives_way(request, attempt):
             return AlreadySettled()
         is_new = request not in self.done
@@ -229,11 +231,13 @@ class Model:
     def _gives_way(self, request: str, attempt: int) -> bool:
         """Whether what was booked is an earlier attempt's, of this day."""
         day_ms, billed = 86_400_000, self.billed.get(request)
-        return billed is not None and billed.attempt < attempt and billed.at_ms // day_ms == self.clock() // day_ms
+        return billed is not None and billed.bar < attempt and billed.at_ms // day_ms == self.clock() // day_ms
 
     def _replace(self, request: str, at_ms: int, progress: Progress, attempt: int) -> Booking:
         """Book it, in the place of what was booked before if anything was."""
-        billed, is_kept = self.billed.get(request), request in self.kept
+        billed, kept = self.billed.get(request), self.kept.get(request)
+        is_kept = kept is not None
+        bar = max(attempt, 0 if kept is None else kept.bar, 0 if billed is None else billed.bar)
         answer: Booking = Settled(was_known=is_kept)
         if is_kept or billed is None:
             self._release(request, at_ms, progress)
@@ -244,7 +248,7 @@ class Model:
             self._book(at_ms, billed.progress, -1)
             answer = Amended()
         self._book(at_ms, progress, 1)
-        self.billed[request] = Billed(attempt, at_ms, progress)
+        self.billed[request] = Billed(attempt, bar, at_ms, progress)
         return answer
 
     def settle_unheard(self, request: str, at_ms: int) -> Booking:
@@ -253,6 +257,15 @@ class Model:
             return self.settle(request, at_ms, Progress())
         self.done[request] = None
         return Settled(was_known=False)
+
+    def bar(self, request: str, attempt: int) -> None:
+        """This attempt is over, though nobody heard whether it was let in; another one is, or has its bill."""
+        day_ms, known = 86_400_000, self.kept.get(request) or self.billed.get(request)
+        is_other_day = isinstance(known, Billed) and known.at_ms // day_ms != self.clock() // day_ms
+        if isinstance(known, Billed) and (is_other_day or attempt <= known.attempt):
+            return
+        if known is not None:
+            known.bar = max(known.bar, attempt)
 
     def sweep(self, request: str, at_ms: int) -> Booking | None:
         """A sweeper's, for a lease that ended."""

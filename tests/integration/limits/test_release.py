@@ -105,6 +105,15 @@ async def test_what_was_reserved_from_the_start_and_grew_since_goes_back_whole(w
     assert await traces(world, subject) == before
 
 
+async def test_what_was_found_to_cost_nothing_leaves_no_sum_of_nothing(world: World) -> None:
+    subject = world.subject(LIMITS, CAP)
+    before = await traces(world, subject)
+    hold = hold_of(await world.limiter().admit(subject, Needs(2, 18)))
+    assert await world.limiter().adjust(hold, Needs(2, 0)) == Adjusted()
+    await world.limiter().release(hold)
+    assert await traces(world, subject) == before
+
+
 async def test_a_request_that_was_not_limited_gives_nobody_s_place_in_the_minute_back(world: World) -> None:
     hold_of(await world.limiter().admit(world.subject(LIMITS), Needs()))
     before = await world.meter("requests")

@@ -146,6 +146,20 @@ class Machine(RuleBasedStateMachine):
         self.model.kept[request].progress, self.model.kept[request].attempt = Progress(), attempt
         self.model.leases[request] = self.world.clock.now_ms + LEASE_MS
 
+    @precondition(lambda self: self.model.kept.keys() | self.model.billed.keys() & self.holds.keys())
+    @rule(pick=picks, more=st.sampled_from([0, 1, 1]))
+    def admit_again_unheard(self, pick: int, more: int) -> None:
+        """A second node hears no answer: its bill of nothing comes before its admission, and bars it."""
+        known = sorted(self.model.kept.keys() | self.model.billed.keys() & self.holds.keys())
+        request = known[pick % len(known)]
+        attempt = min(9, self.attempt(request) + more)
+        subject = self.holds[request].subject
+        unheard = Hold(subject, self.world.clock.now_ms, f"{attempt}f")
+        void = replace(bill(unheard, Progress()), is_certain=False)
+        assert self.run(self.world.limiter().settle(void)) == AlreadySettled()
+        self.model.bar(request, attempt)
+        assert self.run(self.world.limiter().admit(subject, Needs(1, 1), attempt)) == AlreadySettled()
+
     @precondition(lambda self: self.holds)
     @rule(pick=picks, tokens=token_counts, cost=costs)
     def adjust(self, pick: int, tokens: int, cost: int) -> None:

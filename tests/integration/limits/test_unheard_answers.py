@@ -149,6 +149,44 @@ async def test_an_admission_that_was_not_heard_leaves_the_first_bill(world: Worl
     assert await world.limiter().settle(bill(await again(world, first, 3), LESS)) == Amended()
 
 
+async def test_an_admission_that_was_not_heard_and_comes_late_takes_nothing_from_the_attempt_that_runs(
+    world: World,
+) -> None:
+    first = hold_of(await world.limiter().admit(world.subject(ONE_A_MINUTE, CAP), Needs(500, 5000)))
+    unheard = replace(first, owner="2f")
+    nothing = replace(bill(unheard, Progress()), is_certain=False)
+    assert await world.limiter().settle(nothing) == AlreadySettled()
+    assert await world.limiter().admit(first.subject, Needs(), 2) == AlreadySettled()
+    assert await world.limiter().renew(first, LESS) == Renewed()
+    assert await world.limiter().settle(bill(first)) == Settled()
+    assert await world.limiter().admit(first.subject, Needs(), 2) == AlreadySettled()  # nor from its bill
+    assert await entries(world) == [("finished", str(COST))]
+    assert await world.limiter().settle(bill(await again(world, first, 3), LESS)) == Amended()
+
+
+async def test_an_admission_that_was_not_heard_takes_no_owner_s_word_from_it(world: World) -> None:
+    """The first node was taken for dead and swept; nobody answers in its place, and it lives."""
+    first = hold_of(await world.limiter().admit(world.subject(ONE_A_MINUTE, CAP), Needs(500, 5000)))
+    world.clock.wait(31)
+    limiter = world.limiter()
+    assert await Sweeper(limiter.store, limiter, "n9", clock_ms=world.clock)._sweep_some([world.org]) == 1
+    nothing = replace(bill(replace(first, owner="2f"), Progress()), is_certain=False)
+    assert await world.limiter().settle(nothing) == AlreadySettled()
+    assert await world.limiter().settle(bill(first)) == Amended()
+    assert await world.spent() == (COST, 0)
+    assert await world.limiter().admit(first.subject, Needs(), 2) == AlreadySettled()
+
+
+async def test_an_attempt_that_goes_back_takes_no_owner_s_word_from_it(world: World) -> None:
+    first = hold_of(await world.limiter().admit(world.subject(ONE_A_MINUTE, CAP), Needs(500, 5000)))
+    world.clock.wait(31)
+    limiter = world.limiter()
+    await Sweeper(limiter.store, limiter, "n9", clock_ms=world.clock)._sweep_some([world.org])
+    await world.limiter().release(await again(world, first))
+    assert await world.limiter().settle(bill(first)) == Amended()
+    assert await world.spent() == (COST, 0)
+
+
 async def test_what_a_later_attempt_came_to_takes_the_place_of_the_bill_nothing_included(world: World) -> None:
     second = await again(world, await booked(world))
     refusal = build_settlement(second, Progress(), Ending("refused", 400), 0)

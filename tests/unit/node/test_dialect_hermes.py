@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from node.engine.dialect import BrokenCall
 from node.engine.port import End, Piece, Text, ToolArguments, ToolEnd, ToolStart
+from node.json_levels import MOST_LEVELS, is_deeper
 from tests.splitting import HERMES, split, splitter
 
 STOP = End("stop")
@@ -37,6 +39,15 @@ def test_arguments_stream_as_they_stand() -> None:
     assert each.feed('z", "n": 1') == [ToolArguments('z", "n": ')]
     assert each.feed("2}") == [ToolArguments("12}")]
     assert each.feed("}\n</tool_call>") == [ToolEnd()]
+
+
+@pytest.mark.parametrize("written", [str, json.dumps], ids=["as an object", "as a string"])
+def test_arguments_are_nested_no_deeper_than_they_can_be_sent_back(written: Callable[[str], str]) -> None:
+    inner = '{"a": ' + "[" * (MOST_LEVELS - 1) + "]" * (MOST_LEVELS - 1) + "}"
+    assert not is_deeper(arguments_of(written(inner)))
+    deeper = tagged(f'{{"name": "f", "arguments": {written(inner.replace("[]", "[[]]"))}}}')
+    with pytest.raises(BrokenCall):
+        split(HERMES, deeper, size=1)
 
 
 def test_nothing_shows_before_the_name_is_complete() -> None:

@@ -11,6 +11,7 @@ import pytest
 from node.engine.dialect.declared import Declared, is_declared, read_declared
 from node.engine.dialect.json_text import decode, encode
 from node.engine.dialect.values import Value
+from node.json_levels import MOST_LEVELS, is_deeper
 
 STRING, NOTHING = frozenset({"string"}), Declared()
 
@@ -200,6 +201,13 @@ def test_what_is_nested_too_deep_is_no_json() -> None:
         deep = deep.pop()
     with pytest.raises(ValueError, match="deep"):
         decode("[True, " + "[" * 100_000)
+
+
+@pytest.mark.parametrize(("levels", "is_list"), [(MOST_LEVELS - 1, True), (MOST_LEVELS, False)])
+def test_a_value_is_nested_no_deeper_than_its_call_can_be_sent_back(levels: int, is_list: bool) -> None:
+    raw = "[" * levels + "]" * levels
+    assert converted(raw, {"type": "array"}) == (json.loads(raw) if is_list else raw)
+    assert is_deeper({"a": json.loads(raw)}) is not is_list
 
 
 def test_stray_bytes_are_no_characters_of_a_bounded_string() -> None:
