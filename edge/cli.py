@@ -72,4 +72,5 @@ def on_redis(work: Callable[[Redis], Awaitable[T]]) -> T:
     except (RedisError, OSError) as error:  # their texts may hold the URL, and so its password
         if (word := refusal_of(error)) is not None:
             raise click.ClickException(f"Redis refused with {word}: {REFUSALS[word]}") from None
-        raise click.ClickException("Redis does not answer as expected; B3OS_REDIS_URL says where it is") from None
+        where = "B3OS_REDIS_URL says where it is" + ("" if settings.redis.model_fields_set else ", and is not set")
+        raise click.ClickException(f"Redis at {settings.redis.place} does not answer as expected; {where}") from None

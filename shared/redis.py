@@ -61,6 +61,12 @@ class RedisSettings(Section):
 
     url: str = Field("redis://127.0.0.1:6379/0", pattern=r"^(redis|rediss|unix)://")
 
+    @property
+    def place(self) -> str:
+        """The server or its socket: what is not secret in the URL."""
+        parts = urlsplit(self.url)
+        return parts.path if parts.scheme == "unix" else parts.netloc.rpartition("@")[2]
+
     @field_validator("url")
     @classmethod
     def _has_a_port(cls, url: str) -> str:
