@@ -92,6 +92,7 @@ async def run_edge(settings: EdgeSettings, signing_key: SigningKey) -> None:
                 readiness.stop()
 
             async with readiness.durability.watching(), running as (operator_listens, listens):
+                readiness.start()
                 life.note_start(listens=listens, operator_listens=operator_listens, nodes=cluster.there)
                 await wait_for_stop(sites, stop)
                 await asyncio.sleep(edge.lame_duck_s)

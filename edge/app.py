@@ -99,14 +99,18 @@ def _choose_render(request: web.BaseRequest) -> Render:
 
 
 class EdgeReadiness:
-    """Whether this edge would serve: keys can be checked, a node is known, and it is not stopping."""
+    """Whether this edge would serve: it listens, keys can be checked, a node is known, and it is not stopping."""
 
     def __init__(self, redis: Redis, invalidations: Invalidations, directory: NodeDirectory) -> None:
         self._redis = redis
         self._invalidations = invalidations
         self._directory = directory
-        self._is_stopping = False
+        self._is_listening = self._is_stopping = False
         self.durability = Durability(redis)
+
+    def start(self) -> None:
+        """All ports are open. That of operators is before the public one, since it is the last to close."""
+        self._is_listening = True
 
     def stop(self) -> None:
         """Tell load balancers to send nothing more."""
@@ -124,7 +128,7 @@ class EdgeReadiness:
             "registry": self._directory.is_fresh,
             "stopping": self._is_stopping,
         }
-        return redis_answers and bool(nodes) and not self._is_stopping, facts
+        return self._is_listening and redis_answers and bool(nodes) and not self._is_stopping, facts
 
     async def _ping(self) -> bool:
         try:

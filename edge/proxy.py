@@ -16,7 +16,7 @@ from edge.budget import BodyBudget, Lease
 from edge.cluster import Carried
 from edge.forward import build_request_headers, join_timing
 from edge.relay import relay_answer
-from edge.routing import Route, Router
+from edge.routing import IsSpent, Route, Router
 from edge.settings import EdgeSection
 from edge.upstream import REJECTIONS, NodeClient, Outgoing
 from shared.errors import BODY_TOO_LARGE, NODE_UNAVAILABLE, ApiError
@@ -91,9 +91,9 @@ class Proxy:
 
         return handle
 
-    async def _find_route_anew(self, org: str, body: bytes | None) -> Route:
+    async def _find_route_anew(self, org: str, body: bytes | None, is_spent: IsSpent) -> Route:
         await self._look_again()
-        return self._router.pick_route(org, body)
+        return self._router.pick_route(org, body, is_spent)
 
     async def _read_body(self, request: web.Request, lease: Lease) -> bytes | None:
         if request.method == "GET":

@@ -5,7 +5,7 @@ Decides the order of nodes, from what a request belongs to and how busy they are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import count
@@ -55,6 +55,19 @@ class Route:
         return [node.id for node in (*self.nodes, *self.others)]
 
 
+IsSpent = Callable[[Node], bool]
+
+
+def nobody_is(node: Node) -> bool:
+    """Of a request that has asked nobody."""
+    del node
+    return False
+
+
+def _without(nodes: Sequence[Node], is_spent: IsSpent) -> Sequence[Node]:
+    return nodes if is_spent is nobody_is else [node for node in nodes if not is_spent(node)]
+
+
 class Router:
     """Finds nodes in a cluster."""
 
@@ -62,22 +75,26 @@ class Router:
         self._cluster = cluster
         self._turns = count()
 
-    def pick_route(self, org: str = "", body: bytes | None = None) -> Route:
-        """The route of the next request, as far as is known. A body is looked at only where there is a choice."""
-        candidates = self._cluster.candidates(None)
-        if body is None and candidates:
+    def pick_route(self, org: str = "", body: bytes | None = None, is_spent: IsSpent = nobody_is) -> Route:
+        """The route of the next request, as far as is known. A body is looked at only where there is a choice.
+
+        Args:
+            is_spent: nodes that have been asked already.
+        """
+        candidates = _without(self._cluster.candidates(None), is_spent)
+        if body is None:
             # As good as any: a list is the same everywhere.
             return Route(order_nodes(candidates, next(self._turns) * _ODD & _MASK))
-        if body is None or self._cluster.there <= 1:
+        if self._cluster.there <= 1:
             return Route(tuple(candidates))
-        return self._route_of(read_affinity(org, body))
+        return self._route_of(read_affinity(org, body), is_spent)
 
-    def _route_of(self, affinity: Affinity) -> Route:
+    def _route_of(self, affinity: Affinity, is_spent: IsSpent) -> Route:
         cluster = self._cluster
         model = next((name for name in affinity.models if name in cluster.models), None)
-        nodes = order_nodes(cluster.candidates(model), affinity.key)
+        nodes = order_nodes(_without(cluster.candidates(model), is_spent), affinity.key)
         if len(nodes) < MOST_TRIED:
-            spare = [node for node in cluster.last_resorts(model) if node not in nodes]
+            spare = [node for node in _without(cluster.last_resorts(model), is_spent) if node not in nodes]
             nodes = (*nodes, *spare[: MOST_TRIED - len(nodes)])
         if model is not None and affinity.models[0] == model and len(affinity.models) == 1:
             return Route(nodes)
@@ -90,8 +107,8 @@ def order_nodes(candidates: Sequence[Node], key: int, room: float = ROOM, spare:
     Each key has an order of its own over all nodes, so what one node loses or gains moves no other's keys. As in
     consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2018), the bound counts this request too.
     """
-    if len(candidates) == 1:
-        return (candidates[0],)
+    if len(candidates) <= 1:
+        return tuple(candidates)
     bound = room * (sum([node.load for node in candidates]) + 1) / len(candidates) + spare
     scores = {((key ^ node.seed) * _ODD) & _MASK: node for node in candidates if node.load < bound}
     found: list[Node] = []

@@ -25,7 +25,7 @@ from yarl import URL
 
 from edge.cluster import Carried, Cluster, Node
 from edge.forward import NOT_ADDED
-from edge.routing import Route
+from edge.routing import IsSpent, Route
 from edge.settings import EdgeSection
 from shared.errors import NODE_UNAVAILABLE, ApiError
 from shared.hop import NOT_STARTED, REPEATED
@@ -37,8 +37,8 @@ TAKEOVER_S = 1.0
 REJECTIONS = (401, 409)
 """Statuses with which a node refuses a token: one that it doesn't believe, or one that was used."""
 REJECTED = "a node rejected the edge's token: are its public keys, its id and its clock right?"
-FindAnew = Callable[[], Awaitable[Route]]
-"""The route of the same request as of now."""
+FindAnew = Callable[[IsSpent], Awaitable[Route]]
+"""The route of the same request as of now, of those that it has not asked."""
 _log = logging.getLogger("b3os.edge.upstream")
 
 
@@ -89,6 +89,7 @@ class _Trip:
         self._left = deque(route.nodes)
         self._find_anew: FindAnew | None = find_anew
         self._asked: set[tuple[str, str]] = set()
+        self._have_answered: set[str] = set()
 
     @property
     def has_other(self) -> bool:
@@ -102,13 +103,20 @@ class _Trip:
         self.place += 1
         return node
 
+    def note_answer(self, node: Node) -> None:
+        """It was reached. Which process of its id answered is not known here: the id that is known may be older."""
+        self._have_answered.add(node.id)
+
+    def is_spent(self, node: Node) -> bool:
+        """Whether not to ask it again; it is asked where another process has taken the place of a lost one."""
+        return node.id in self._have_answered or (node.id, node.boot) in self._asked
+
     async def goes_on(self) -> bool:
-        """Whether there is another one, or a new process of one that was asked; once it is at its end, as of now."""
-        if self._left or self._find_anew is None:
-            return bool(self._left)
-        find_anew, self._find_anew = self._find_anew, None
-        self.route = await find_anew()
-        self._left.extend(node for node in self.route.nodes if (node.id, node.boot) not in self._asked)
+        """Whether there is another one to ask; at the end of the first route as of now."""
+        if not self._left and self._find_anew is not None:
+            find_anew, self._find_anew = self._find_anew, None
+            self.route = await find_anew(self.is_spent)
+            self._left.extend(self.route.nodes)
         return bool(self._left)
 
 
@@ -190,28 +198,31 @@ class NodeClient:
             except asyncio.CancelledError:
                 self._cluster.note_abandoned(node, tries_until_s)
                 raise
-            if answer.status == 409:
-                _log.warning("a node had this request already", extra={"facts": {"node": node.id}})
-            if answer.status == 401:
-                _log.error(REJECTED, extra={"facts": {"node": node.id}})
-                self._cluster.note_failure(node)
-                if await trip.goes_on():  # it has not begun with what it doesn't believe
-                    answer.close()
-                    why = "Rejected"
-                    continue
-            else:
-                self._cluster.note_success(node)
-            if NOT_STARTED in answer.headers and await trip.goes_on():
-                self._cluster.note_not_started(node)
-                _log.info("node takes nothing now", extra={"facts": {"node": node.id}})
-                answer.close()
-                why = "NotStarted"
+            trip.note_answer(node)
+            refusal = self._note_answer(node, answer)
+            if refusal and await _goes_on_without(answer, trip):
+                why = refusal
                 continue
             if why:
                 self.taken_over[why] += 1
             return answer
         carried.move(None)
         raise ApiError(NODE_UNAVAILABLE, "no node answers", retry_after_s=1)
+
+    def _note_answer(self, node: Node, answer: aiohttp.ClientResponse) -> str:
+        """Why another node may be asked, since this one has not begun; empty where this is the answer."""
+        if answer.status == 409:
+            _log.warning("a node had this request already", extra={"facts": {"node": node.id}})
+        if answer.status == 401:  # it has not begun with what it doesn't believe
+            _log.error(REJECTED, extra={"facts": {"node": node.id}})
+            self._cluster.note_failure(node)
+            return "Rejected"
+        self._cluster.note_success(node)
+        if NOT_STARTED not in answer.headers:
+            return ""
+        self._cluster.note_not_started(node)
+        _log.info("node takes nothing now", extra={"facts": {"node": node.id}})
+        return "NotStarted"
 
     def _note_loss(self, node: Node, error: NodeLost) -> None:
         reached = not isinstance(error, NodeNotReached)
@@ -260,6 +271,17 @@ class NodeClient:
             raise NodeLost("no heartbeat") from error
         except (aiohttp.ClientError, OSError) as error:
             raise NodeLost(type(error).__name__) from error
+
+
+async def _goes_on_without(answer: aiohttp.ClientResponse, trip: _Trip) -> bool:
+    """Whether another node is asked; the answer is closed then, and where its client leaves meanwhile."""
+    goes_on = True
+    try:
+        goes_on = await trip.goes_on()
+    finally:
+        if goes_on:
+            answer.close()
+    return goes_on
 
 
 @contextlib.asynccontextmanager

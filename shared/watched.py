@@ -40,6 +40,7 @@ MESSAGES = (
     "node failed",
     "node left",
     "node takes nothing now",
+    "a node had this request already",
     "a node's address is not allowed",
     "a heartbeat is unreadable",
     "registry is away",

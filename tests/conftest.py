@@ -7,12 +7,19 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.e2e.stack import DevCommand, DevStack, running_dev
+from tests.patience import own_deadlines, patience
 from tests.redis_server import running_redis
 
 if TYPE_CHECKING:
     from tests.integration.egress.lab import Lab
+
+# How long an example takes says nothing on a machine that stands still now and then. Each run tries the same ones, so
+# that what fails is of the change.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -26,6 +33,20 @@ def what_was_there_is_not_searched_for_garbage() -> None:
 def pytest_sessionfinish() -> None:
     """Libraries look at what is left of them when the process ends."""
     gc.unfreeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def redis_is_waited_for() -> Iterator[None]:
+    """However long this process or its machine stands still."""
+    with patience():
+        yield
+
+
+@pytest.fixture
+def redis_is_given_up() -> Iterator[None]:
+    """Within the product's own deadlines; a fixture that opens clients of Redis has to come after this one."""
+    with own_deadlines():
+        yield
 
 
 @pytest.fixture(scope="session")

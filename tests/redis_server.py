@@ -7,6 +7,8 @@ denied nothing: a right that is missing may else be swallowed by code that takes
 from __future__ import annotations
 
 import contextlib
+import itertools
+import random
 import socket
 import subprocess
 import time
@@ -21,15 +23,22 @@ from redis.exceptions import RedisError
 from shared.cli.dev.redis_server import acl_file, password_file, prepare_redis, redis_url
 from shared.redis_acl import EDGE, NODE, render_acl
 
-START_WITHIN_S = 10.0
+START_WITHIN_S = 60.0
 User = Literal["edge", "node", "operator"]
+_PORTS = range(20_000, 32_000)
+_ports = itertools.islice(itertools.cycle(_PORTS), random.randrange(len(_PORTS)), None)
 
 
 def free_port() -> int:
-    """A port that nobody holds right now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody holds right now, and another one each time: whoever got one may not have taken it yet.
+
+    Below the range from which systems give ports to connections: one of those may be taken before it is used.
+    """
+    for port in _ports:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("the ports have no end")
 
 
 def url_of(user: User, port: int) -> str:

@@ -84,18 +84,24 @@ class Store:
         return await self.ask(evaluate if delivery is None else _noted(evaluate, delivery))
 
     async def ask(self, question: Callable[[Redis], Awaitable[T]]) -> T | None:
-        """The answer to anything, within the deadline."""
+        """The answer to anything, within the deadline; asked once more where it may be us who missed it."""
+        answer, is_missed = await self._ask_once(question)
+        if is_missed:
+            answer, _ = await self._ask_once(question)
+        return answer
+
+    async def _ask_once(self, question: Callable[[Redis], Awaitable[T]]) -> tuple[T | None, bool]:
         if self.breaker.is_open:
-            return None
+            return None, False
         self._heartbeat.start()
         asked_s = time.monotonic()
         try:
             async with asyncio.timeout(ANSWER_S):
                 answer = await question(self._redis)
             self._excused_s = None
-            return answer
+            return answer, False
         except (RedisTimeoutError, TimeoutError) as error:
-            self._note_silence(asked_s, cause_of(error))
+            return None, self._is_excused(asked_s, cause_of(error))
         except (RedisConnectionError, OSError) as error:
             self.breaker.trip(cause_of(error))
         except RuntimeError as error:
@@ -105,17 +111,18 @@ class Store:
             # Full, read-only, or a fault of ours: it answers, so no breaker.
             _log.exception("Redis refused", extra={"facts": {"cause": cause_of(error)}})
             self._excused_s = None
-        return None
+        return None, False
 
-    def _note_silence(self, asked_s: float, cause: str) -> None:
+    def _is_excused(self, asked_s: float, cause: str) -> bool:
         """Where our own loop was late, the answer may be here, and it was us who didn't read it. That excuses whoever
         asked until this was noticed first, but nobody who asked later and had no answer either: a loop that is late
         again and again would never see an outage."""
         if self._heartbeat.was_late() and (self._excused_s is None or asked_s <= self._excused_s):
             self._excused_s = self._excused_s or time.monotonic()
-        else:
-            self._excused_s = None
-            self.breaker.trip(cause)
+            return True
+        self._excused_s = None
+        self.breaker.trip(cause)
+        return False
 
     async def _probe(self) -> None:
         async with asyncio.timeout(ANSWER_S):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +12,7 @@ from anthropic import Anthropic
 from tests.clients.golden import MODEL
 from tests.clients.recorder import Recorder
 from tests.e2e.stack import DevStack
+from tests.e2e.unheard import run_b3os
 
 
 @pytest.fixture
@@ -35,7 +34,5 @@ def key_without_scope(dev_scripted: DevStack) -> str:
     """A key that may list models and nothing else."""
     place = ["--org=dev", "--project=default"]
     words = ["admin", "keys", "create", *place, "--name=clients", "--scope=models:read", "--json"]
-    environment = {**os.environ, "B3OS_REDIS_URL": dev_scripted.redis_url}
-    command = [sys.executable, "-m", "shared.cli", *words]
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    said = run_b3os(*words, environment={**os.environ, "B3OS_REDIS_URL": dev_scripted.redis_url})
     return str(json.loads(said)["key"])

@@ -191,8 +191,9 @@ CONVERSATIONS = [
     ),
 ]
 SILENCE = Conversation(
-    "a silence", [["text", "Hm"], ["pause", 10.3], ["text", "m."]], [text("Hmm.")], 2, is_golden=True
+    "a silence", [["text", "Hm"], ["pause", 15], ["text", "m."]], [text("Hmm.")], 2, is_golden=True
 )
+"""Midway between one ping and two, each after ten seconds, whoever stands still for a while."""
 FAILURE = Conversation("a failure", [["text", "Hel"], ["fail"]], [], 0, is_golden=True)
 GOLDEN = [*(conversation for conversation in CONVERSATIONS if conversation.is_golden), SILENCE, FAILURE]
 

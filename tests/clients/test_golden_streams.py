@@ -19,6 +19,7 @@ from anthropic import Anthropic
 from tests.clients.golden import FAILURE, GOLDEN, SILENCE, Conversation, comparable
 from tests.clients.golden_bytes import FOLDER, golden_path, normalise
 from tests.e2e.stack import DevStack
+from tests.e2e.unheard import heard_later, says_unheard
 from tests.stream_checker import check_stream, read_frames
 
 each_stream = pytest.mark.parametrize("golden", GOLDEN, ids=lambda golden: golden.name)
@@ -30,7 +31,8 @@ async def streams(dev_scripted: DevStack) -> dict[str, bytes]:
 
     async def record(session: ClientSession, golden: Conversation) -> bytes:
         url = f"{dev_scripted.base_url}/v1/messages"
-        async with session.post(url, json=golden.body() | {"stream": True}) as response:
+        body = golden.body() | {"stream": True}
+        async with await heard_later(lambda: session.post(url, json=body), says_unheard) as response:
             assert response.status == 200
             assert response.headers["Content-Type"] == "text/event-stream"
             return await response.read()

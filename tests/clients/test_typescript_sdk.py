@@ -27,9 +27,10 @@ from tests.clients.golden_bytes import golden_path
 from tests.clients.node_modules import FOLDER, install_packages, node
 from tests.clients.test_python_helpers import ASKED, FELL_BACK, LANDMARK, LANDMARK_STEPS
 from tests.e2e.stack import DevStack
+from tests.e2e.unheard import SENTENCES
 from tests.stream_checker import check_stream
 
-ENDS_WITHIN_S = 60.0
+ENDS_WITHIN_S = 300.0
 CLASSES = {
     400: "BadRequestError",
     401: "AuthenticationError",
@@ -59,6 +60,7 @@ def results(dev_scripted: DevStack, key_without_scope: str) -> dict[str, Any]:
     job = {
         "base_url": dev_scripted.base_url,
         "api_key": dev_scripted.api_key,
+        "unheard": SENTENCES,
         "conversations": [
             {"name": golden.name, "body": golden.body(), "may_fail": golden is FAILURE}
             for golden in [*CONVERSATIONS, FAILURE]

@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import json
 import secrets
-import subprocess
-import sys
 from dataclasses import dataclass
 from http.cookies import SimpleCookie
 from typing import Any
 
 from edge.auth.session_cookie import NAME
 from tests.contract.service import Answer, Service
-from tests.e2e.stack import ROOT, DevStack
+from tests.e2e.stack import DevStack
+from tests.e2e.unheard import run_b3os
 
 PASSWORD = "correct horse battery"
 
 
 def b3os_admin(stack: DevStack, *words: str, text: str = "") -> str:
     """Run `b3os admin` against the stack's Redis; what it printed."""
-    command = [sys.executable, "-m", "shared.cli", "admin", *words]
-    environment = {"B3OS_REDIS_URL": stack.redis_url}
-    done = subprocess.run(command, env=environment, input=text, cwd=ROOT, capture_output=True, text=True, check=True)
-    return done.stdout
+    return run_b3os("admin", *words, environment={"B3OS_REDIS_URL": stack.redis_url}, text=text)
 
 
 def make_person(stack: DevStack, role: str = "owner") -> str:

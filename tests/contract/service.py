@@ -8,7 +8,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
-import time
+import select
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ from yarl import URL
 
 from shared.ids import REQUEST_ID
 from tests.e2e.stack import DevStack
+from tests.e2e.unheard import heard, is_unheard
 from tests.stream_checker import Event, check_stream, read_frames
 
 PREFIX = "/v1/infer"
@@ -151,15 +152,16 @@ class Service:
             chosen["Content-Type"] = "application/json"
         chosen |= {name.replace("_", "-"): value for name, value in headers.items()}
         encoded = {name: value.encode() for name, value in chosen.items() if value}
-        answer = self._exchange(method, path, raw, encoded)
-        if answer.status == 503 and b"API keys" in answer.raw:
-            # The edge gives Redis a second, which a busy machine may need for itself, and doesn't ask again at once.
-            time.sleep(int(answer.headers["retry-after"]))
-            answer = self._exchange(method, path, raw, encoded)
+        answer = heard(
+            lambda: self._exchange(method, path, raw, encoded), lambda answer: is_unheard(answer.status, answer.raw)
+        )
         check_promises(answer, is_inference=bool(re.match(rf"{PREFIX}([/?]|$)", path)), sent=raw or b"")
         return answer
 
     def _exchange(self, method: str, path: str, raw: bytes | None, headers: Mapping[str, bytes]) -> Answer:
+        held = self._connection.sock
+        if held is not None and select.select([held], [], [], 0)[0]:
+            self._connection.close()  # the edge has ended it, idle as it was
         self._connection.request(method, path, raw, headers)
         response = self._connection.getresponse()
         return Answer(response.status, {n.lower(): v for n, v in response.getheaders()}, response.read())

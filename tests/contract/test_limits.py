@@ -16,6 +16,7 @@ from yarl import URL
 
 from tests.contract.people import Person, b3os_admin
 from tests.contract.service import COUNT, MESSAGES, Answer, Service
+from tests.e2e.unheard import heard, is_unheard
 
 
 class Tenant:
@@ -41,8 +42,13 @@ class Tenant:
         headers = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
         url = URL(self.service.stack.edge_url)
         with contextlib.closing(http.client.HTTPConnection(url.host or "", url.port)) as connection:
-            connection.request("POST", MESSAGES, raw, headers)
-            assert connection.getresponse().status == 200
+
+            def begin() -> http.client.HTTPResponse:
+                connection.request("POST", MESSAGES, raw, headers)
+                return connection.getresponse()
+
+            answer = heard(begin, lambda answer: answer.status != 200 and is_unheard(answer.status, answer.read()))
+            assert answer.status == 200
             yield
 
 

@@ -21,9 +21,10 @@ from shared.ids import REQUEST_ID
 from tests.contract.people import Person
 from tests.contract.service import MESSAGES, Answer, Service
 from tests.e2e.test_refusals import new_key
+from tests.e2e.unheard import heard, is_unheard
 
 REQUESTS, USAGE = "/v1/requests", "/v1/usage"
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 ENDS: list[Any] = [["text", "Hel"], ["text", "lo"]]
 
 
@@ -87,8 +88,12 @@ def test_requests_running_is_there_before_its_end(books: Books) -> None:
     raw = json.dumps(books.service.body(script, stream=True)).encode()
     connection = http.client.HTTPConnection(url.host or "", url.port)
     headers = {"x-api-key": books.key, "Content-Type": "application/json"}
-    connection.request("POST", MESSAGES, raw, headers)
-    response = connection.getresponse()
+
+    def begin() -> http.client.HTTPResponse:
+        connection.request("POST", MESSAGES, raw, headers)
+        return connection.getresponse()
+
+    response = heard(begin, lambda response: response.status != 200 and is_unheard(response.status, response.read()))
     request_id = response.headers["request-id"]
     running = books.get(f"{REQUESTS}/{request_id}").message
     assert (running["outcome"], running["status"], running["cost_nano_usd"]) == ("running", None, 0)
@@ -110,9 +115,10 @@ def test_requests_pages_lead_to_each_other(books: Books) -> None:
     ids = [books.ask() for _ in range(3)]
     for each in ids:
         books.ended(each)
-    first = books.get(f"{REQUESTS}?limit=2").message
+    finished = f"{REQUESTS}?status=finished"  # one that Redis had no second for may be among the others
+    first = books.get(f"{finished}&limit=2").message
     assert [each["id"] for each in first["data"]] == ids[:0:-1]
-    second = books.get(f"{REQUESTS}?limit=1&cursor={first['next_cursor']}").message
+    second = books.get(f"{finished}&limit=1&cursor={first['next_cursor']}").message
     assert [each["id"] for each in second["data"]] == ids[:1]
     for wrong in ("0", "101", "x"):
         assert books.get(f"{REQUESTS}?limit={wrong}").problem() == (400, "invalid_request", "limit")

@@ -11,6 +11,8 @@ from tests.integration.egress.conftest import lab_environment
 from tests.integration.egress.lab import Lab
 
 VLLM_READY_WITHIN_S = 300.0
+PATIENCE = {"step_s": "60", "total_s": "120"}
+"""Of fetches, longer than any test: what ends one then isn't the clock."""
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +30,7 @@ def dev_vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStack]:
 def dev_tiny(egress_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStack]:
     """The service with the model that does what it is told: it thinks, calls tools and sees, the lab's images too."""
     settings = {
-        **lab_environment(egress_lab),
+        **lab_environment(egress_lab, **PATIENCE),
         "B3OS_MODEL": str(ROOT / "tests" / "models" / "tiny-vision"),
         "B3OS_MODEL_REASONING_PARSER": "qwen3",
         "B3OS_MODEL_TOOL_PARSER": "qwen3_coder",

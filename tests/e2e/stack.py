@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import random
@@ -21,6 +22,8 @@ from shared.cli.dev.snippets import Facts
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / ".b3os" / "models"
 STOP_WITHIN_S = 45.0
+_PAIRS = range(10_000, 20_000, 2)
+_pairs = itertools.islice(itertools.cycle(_PAIRS), random.randrange(len(_PAIRS)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +35,14 @@ class DevStack(Facts):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody holds right now, each with its successor free too, for operators.
+    """Ports that nobody holds right now, each with its successor free too, for operators, and others each time.
 
     Below the range from which systems give ports to connections: one of those may be taken before it is used.
     """
     with contextlib.ExitStack() as held:
         found: list[int] = []
         while len(found) < count:
-            port = random.randrange(10_000, 32_000)
+            port = next(_pairs)
             first, second = (held.enter_context(socket.socket()) for _ in range(2))
             with contextlib.suppress(OSError):
                 first.bind(("127.0.0.1", port))

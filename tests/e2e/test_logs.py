@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 
 from tests.e2e.stack import DevStack
+from tests.e2e.unheard import heard_later, says_unheard
 
 ROOT = Path(__file__).parents[2]
 PROMPT, ANSWER, COOKIE = "a prompt that nobody may read", "an answer for one", "s3cr3tc00k13"
@@ -31,17 +32,17 @@ async def ask(stack: DevStack, steps: list[Any], **fields: Any) -> str:
     text = json.dumps({"scripted": steps, "note": PROMPT})
     body = {"model": stack.model, "max_tokens": 50, "messages": [{"role": "user", "content": text}], **fields}
     headers = {"x-api-key": stack.api_key, "Cookie": f"__Host-b3os_session={COOKIE}"}
-    async with (
-        aiohttp.ClientSession(headers=headers) as session,
-        session.post(f"{stack.base_url}/v1/messages?q={COOKIE}", json=body) as answer,
-    ):
+    async with aiohttp.ClientSession(headers=headers) as session:
+        answer = await heard_later(
+            lambda: session.post(f"{stack.base_url}/v1/messages?q={COOKIE}", json=body), says_unheard
+        )
         await answer.read()
         return answer.headers["x-request-id"]
 
 
 async def joined(stack: DevStack, request_id: str) -> dict[str, dict[str, Any]]:
     """The `request` line of each side, once both are there: a node's comes after the bill, behind the answer."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             found = {
                 side: [line for line in lines_of(stack, side) if is_of(line, request_id)] for side in ("edge", "node")

@@ -44,10 +44,7 @@ class Load:
             if self._stop.is_set():
                 return
             script = ticks(1.0, 0.1) if turn % 3 == 0 else [["pause", 0.05], *words(5)]
-            call = self.tenant.call(script, stream=turn % 2 == 0)
-            await call.begin()
-            await call.read()
-            self.calls.append(call)
+            self.calls.append(await self.tenant.call(script, stream=turn % 2 == 0).run())
 
     async def more(self, count: int) -> None:
         """Wait for so many further calls."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import aiohttp
 import anthropic
@@ -12,12 +14,15 @@ import pytest
 from anthropic import Anthropic
 from yarl import URL
 
+from tests.clients.recorder import Recorder
 from tests.e2e.stack import DevStack
+from tests.e2e.unheard import heard_later, open_url, says_unheard
 
 
 @pytest.fixture
 def client(dev_scripted: DevStack) -> Iterator[Anthropic]:
-    with Anthropic(base_url=dev_scripted.base_url, auth_token=dev_scripted.api_key, max_retries=0) as client:
+    own: dict[str, Any] = {"base_url": dev_scripted.base_url, "auth_token": dev_scripted.api_key}
+    with Anthropic(**own, max_retries=0, middleware=[Recorder()]) as client:
         yield client
 
 
@@ -53,7 +58,8 @@ async def test_a_path_that_climbs_reaches_nothing(dev_scripted: DevStack) -> Non
             "%0d%0a",
         ):
             url = URL(f"{dev_scripted.base_url}/models/{path}", encoded=True)
-            async with session.get(url, headers=headers) as response:
+            asked = partial(session.get, url, headers=headers)
+            async with await heard_later(asked, says_unheard) as response:
                 assert (path, response.status) == (path, 404)
 
 
@@ -61,7 +67,7 @@ def test_the_openai_list_tells_the_window(dev_scripted: DevStack) -> None:
     headers = {"Authorization": f"Bearer {dev_scripted.api_key}"}
     for path in ("models", "models/b3os%2Fscripted", "models/b3os/scripted"):
         request = urllib.request.Request(f"{dev_scripted.base_url}/{path}", headers=headers)
-        with urllib.request.urlopen(request) as response:
+        with open_url(request) as response:
             body = json.load(response)
         entry = body["data"][0] if path == "models" else body
         assert (entry["id"], entry["object"], entry["context_window"]) == ("b3os/scripted", "model", 1_000_000)
@@ -81,13 +87,13 @@ def test_the_alias_answers_like_the_route_itself(dev_scripted: DevStack) -> None
         data=json.dumps(body | {"metadata": {"user_id": "u"}}).encode(),
         headers={"x-api-key": dev_scripted.api_key, "Content-Type": "application/json"},
     )
-    with urllib.request.urlopen(request) as response:
+    with open_url(request) as response:
         assert json.load(response)["type"] == "message"
         assert response.headers["x-b3os-ignored"] == "metadata"
 
 
 def test_anybody_may_ask_whether_somebody_is_there(dev_scripted: DevStack) -> None:
-    with urllib.request.urlopen(urllib.request.Request(dev_scripted.base_url, method="HEAD")) as response:
+    with open_url(urllib.request.Request(dev_scripted.base_url, method="HEAD")) as response:
         assert response.status == 200
         assert response.headers["request-id"]
 

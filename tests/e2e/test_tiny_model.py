@@ -13,6 +13,7 @@ import pytest
 from anthropic import Anthropic, BadRequestError
 from anthropic.types import Message
 
+from tests.clients.recorder import Recorder
 from tests.e2e.stack import ROOT, DevStack
 from tests.e2e.tiny import LEAST_BUDGET_TOKENS, Block, picture, request_of
 from tests.integration.egress.conftest import At, at, lab
@@ -54,7 +55,8 @@ TIME: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def client(dev_tiny: DevStack) -> Iterator[Anthropic]:
-    with Anthropic(base_url=dev_tiny.base_url, auth_token=dev_tiny.api_key, max_retries=0, timeout=120) as client:
+    own: dict[str, Any] = {"base_url": dev_tiny.base_url, "auth_token": dev_tiny.api_key}
+    with Anthropic(**own, max_retries=0, timeout=600, middleware=[Recorder()]) as client:
         yield client
 
 

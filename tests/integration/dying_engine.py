@@ -55,7 +55,7 @@ async def main() -> None:
         await answer(engine, kill_after_first=True)
     except ApiError as error:
         tell(code=error.condition.code, retry_after_s=error.retry_after_s, message=error.message)
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(60):
         tell(cause=await engine.wait_until_dead())
     try:
         await answer(engine)

@@ -34,7 +34,7 @@ class Server:
         body = await read_body(request, 1_000_000, lambda _: ApiError(BODY_TOO_LARGE, "too large"))
         self.running += 1
         try:
-            await asyncio.sleep({b"sleep": 60, b"wait": 0.3}.get(body, 0))
+            await asyncio.sleep({b"sleep": 600, b"wait": 0.3}.get(body, 0))
             if body == b"held.":
                 await self.lets_go.wait()
         finally:
@@ -48,7 +48,7 @@ class Server:
         await response.write(b"begun")
         raise RuntimeError("a fault of ours")
 
-    async def exchange(self, *parts: bytes, within_s: float = 5) -> tuple[int, dict[str, str], bytes]:
+    async def exchange(self, *parts: bytes, within_s: float = 60) -> tuple[int, dict[str, str], bytes]:
         """Send, wait a moment between the parts, and read the first answer."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
@@ -136,7 +136,7 @@ async def test_a_long_head_is_refused_before_anything_works_on_it(
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     with caplog.at_level(logging.DEBUG):
         writer.write(LONG_HEADS[name])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             answers = await reader.read()
     writer.close()
     head, _, body = answers[answers.rindex(b"HTTP/1.1 ") :].partition(b"\r\n\r\n")
@@ -154,7 +154,7 @@ async def test_a_body_behind_a_long_head_is_no_request(server: Server) -> None:
     inner = b"GET /echo HTTP/1.1\r\n" + HOST + b"\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(head % len(inner) + inner)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         answers = await reader.read()
     writer.close()
     assert answers.count(b"HTTP/1.1 ") == 1
@@ -192,7 +192,7 @@ async def test_a_body_that_breaks_behind_another_request_is_refused_at_once(serv
     for part in (POST + b"Content-Length: 4\r\n\r\nwait" + CHUNKED, b"ZZ\r\n"):
         writer.write(part)
         await asyncio.sleep(0.02)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         answers = await reader.read()
     writer.close()
     assert answers.count(b"HTTP/1.1 200") == answers.count(b"HTTP/1.1 400") == 1
@@ -208,7 +208,7 @@ async def test_many_bodies_that_break_at_once_are_all_refused(server: Server) ->
         writer.close()
         return status
 
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert set(await asyncio.gather(*(broken() for _ in range(200)))) == {400}
 
 
@@ -238,7 +238,7 @@ async def test_a_body_that_drips_is_a_408_too(server: Server, monkeypatch: pytes
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(POST + b"Content-Length: 900000\r\n\r\n" + b"a" * at_first)
     answer = asyncio.create_task(reader.readuntil(b"\r\n"))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not answer.done():
             writer.write(b"a")
             await asyncio.sleep(0.01)
@@ -265,7 +265,7 @@ async def test_no_body_takes_longer_than_all_have(server: Server, monkeypatch: p
 async def test_a_fault_after_the_head_never_writes_a_second_one(server: Server) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(b"GET /broken HTTP/1.1\r\n" + HOST + b"\r\n")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         answer = await reader.read()
     writer.close()
     assert answer.count(b"HTTP/1.1") == 1
@@ -291,7 +291,7 @@ async def test_a_client_that_leaves_is_noticed_whatever_else_it_sent(server: Ser
     writer.write(sent)
     await asyncio.sleep(0.3)
     writer.transport.abort()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(60):
         while server.running:
             await asyncio.sleep(0.01)
 
@@ -300,7 +300,7 @@ async def test_a_few_pipelined_requests_are_answered_in_order(server: Server) ->
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(b"".join(POST + b"Content-Length: %d\r\n\r\n" % size + b"a" * size for size in range(1, 7)))
     sizes = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         for _ in range(6):
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
@@ -313,7 +313,7 @@ async def test_large_bodies_on_one_connection_are_read(server: Server) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     for _ in range(3):
         writer.write(POST + b"Content-Length: 900000\r\n\r\n" + b" " * 900_000)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             head = await reader.readuntil(b"\r\n\r\n")
             length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
             assert json.loads(await reader.readexactly(length)) == {"size": 900_000}
@@ -346,7 +346,7 @@ async def test_a_body_under_way_when_the_server_stops_is_read_to_its_end() -> No
     server = await held.enter_async_context(running_server(drain_s=600))
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(POST + b"Content-Length: 900000\r\nExpect: 100-continue\r\n\r\n")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert b" 100 " in await reader.readuntil(b"\r\n\r\n")
         writer.write(b" " * 400_000)
         stopping = asyncio.ensure_future(held.aclose())
@@ -363,7 +363,7 @@ async def test_an_upload_behind_a_running_request_does_not_end_that_one_when_the
     held = contextlib.AsyncExitStack()
     server = await held.enter_async_context(running_server(drain_s=600))
     _, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         writer.write(SLEEP.replace(b"sleep", b"held.") + POST + b"Content-Length: 900000\r\n\r\n" + b" " * 1000)
         while not server.running:
             await asyncio.sleep(0.01)

@@ -85,7 +85,7 @@ async def test_it_is_looked_for_at_the_start(own_url: str, caplog: pytest.LogCap
     operator, own = connect_redis(as_user("operator", own_url)), connect_redis(own_url)
     await set_up(operator, "no", "noeviction")
     eye = Durability(own)
-    async with eye.watching(), asyncio.timeout(5):
+    async with eye.watching(), asyncio.timeout(60):
         while not eye.risks:
             await asyncio.sleep(0.01)
     assert caplog.messages == [LINE]
@@ -100,7 +100,7 @@ async def test_an_edge_tells_it_in_its_log_and_its_readiness(own_url: str, tmp_p
     here = Surroundings(tmp_path, as_user("edge", own_url))
     process = await here.start("edge")
     try:
-        await until(lambda: is_ready(here), 20)
+        await until(lambda: is_ready(here), 60)
         async with (
             aiohttp.ClientSession() as client,
             client.get(f"http://127.0.0.1:{here.operator_port}/readyz") as answer,

@@ -194,7 +194,7 @@ async def test_a_channel_that_an_edge_may_not_hear_is_told_of_once(
     caplog.set_level(logging.WARNING)
     await command(operator, "ACL", "SETUSER", "edge", "resetchannels")
     async with connect_redis(as_user("edge", own_url)) as redis, Invalidations(redis).following():
-        await until(lambda: denied_twice(operator), 20)
+        await until(lambda: denied_twice(operator), 60)
     assert facts_of(caplog, "subscription lost") == [{"cause": "NOPERM"}]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -32,6 +32,7 @@ from shared.heartbeat import (
     NodeState,
     fetch_heartbeats,
     node_key,
+    read_all,
 )
 from shared.node_hosts import PRIVATE, NodeHosts
 from shared.redis import connect_redis
@@ -375,7 +376,7 @@ async def test_a_state_is_told_once_redis_has_heard_it_or_could_not(scene: Scene
         assert [pulse.told] == [None]
         async with pulse.beating(bound()):
             for engine.state in ("starting", "ready", "draining"):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     while pulse.told != engine.state:
                         await asyncio.sleep(0.001)
                 states = [each.state for each in await fetch_heartbeats(scene.edge)]
@@ -417,6 +418,29 @@ async def test_who_asks_anew_does_not_content_himself_with_a_reading_under_way(
     assert await reading
 
 
+async def test_whoever_leaves_while_the_registry_is_read_ends_that_for_nobody(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry, cluster = scene.registry()
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def read_when_told(redis: Redis, known: Iterable[str]) -> dict[str, str]:
+        begun.set()
+        await goes_on.wait()
+        return await read_all(redis, known)
+
+    await registry.look()
+    monkeypatch.setattr("edge.registry.read_all", read_when_told)
+    asking = [asyncio.create_task(registry.look_again()) for _ in range(10)]
+    await begun.wait()
+    asking[0].cancel()
+    await asyncio.wait({asking[0]})
+    await scene.pulse("n1").beat()
+    goes_on.set()
+    await asyncio.gather(*asking[1:])
+    assert [node.id for node in cluster.list_nodes()] == ["n1"]
+
+
 async def test_nobody_waits_for_a_redis_that_is_away_to_hear_of_nodes_anew(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,7 +448,8 @@ async def test_nobody_waits_for_a_redis_that_is_away_to_hear_of_nodes_anew(
     registry._redis = connect_redis(f"redis://127.0.0.1:{free_port()}/0")
     assert not await registry.look()
     monkeypatch.setattr(registry, "_read", None)
-    await registry.look_again()
+    async with registry._turn:  # it is frozen, and the registry waits for it
+        await registry.look_again()
 
 
 async def test_what_is_unreadable_keeps_nobody_from_the_others(scene: Scene) -> None:

@@ -30,7 +30,7 @@ from shared.otel import OtelTracing, build_sampler
 from shared.serve import Site, serving
 from shared.web import CONTEXT, build_app, json_response, render_anthropic
 from tests.e2e.stack import DevCommand, running_dev
-from tests.integration.edge.parts import finding
+from tests.integration.edge.parts import finding_nobody
 from tests.redis_server import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ class Service:
         traces, section = self.tracing.client_traces(), EdgeSection.model_validate({})
         async with NodeClient.opened(section, cluster, None, traces) as client:
             with Carried() as carried:
-                response = await client.send_request(route, outgoing, carried, finding(route))
+                response = await client.send_request(route, outgoing, carried, finding_nobody())
                 await response.read()
         return json_response({}, status=response.status)
 

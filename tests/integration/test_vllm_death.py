@@ -61,7 +61,7 @@ def test_another_engine_can_be_started_in_the_same_process(facts: Facts) -> None
 def test_the_core_dies_with_a_killed_node(facts: Facts) -> None:
     (core,) = facts["cores"]
     facts["process"].kill()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while is_alive(core):
         assert time.monotonic() < deadline, "the engine core outlived its node: is b3os installed with its plugins?"
         time.sleep(0.05)

@@ -3,7 +3,7 @@
 -- ARGV: 1 now, 2 tokens, 3 their limit, 4 cost, 5 cap, 6 its key among KEYS, 7 owner
 
 local stored = redis.call('HMGET', KEYS[2], 'held', 'tokens', 'slot', 'slot_tokens', 'owner')
-if not stored[1] then return {redis.call('EXISTS', KEYS[1]) == 1 and 'settled' or 'lost'} end
+if not stored[1] then return {read_done(KEYS[1]) and 'settled' or 'lost'} end
 if stored[5] ~= ARGV[7] then return {'settled'} end -- another attempt took it over
 
 local now = now_ms(ARGV[1])

@@ -11,31 +11,30 @@ local now, id, cost = now_ms(ARGV[1]), ARGV[3], ARGV[6]
 -- The names hold the day, and the caller's clock may be ahead of this one.
 if day_of(now) ~= tonumber(ARGV[2]) then return {'day', now} end
 
-local stored = redis.call('HMGET', KEYS[2], 'admitted_ms', 'remaining', 'reset_ms', 'owner', 'bar')
-local done, admitted = redis.call('GET', KEYS[1]), now
-if done and not stored[1] then
+local stored = redis.call('HMGET', KEYS[2], 'admitted_ms', 'remaining', 'reset_ms', 'owner')
+local billed, bar, _, billed_ms, sums = read_done(KEYS[1])
+if stored[4] ~= ARGV[20] and not is_later(ARGV[20], bar) then return {'settled'} end
+local admitted = now
+if billed and not stored[1] then
   -- A node may have died, or been taken for dead, with a bill booked and an answer that nobody heard: a later attempt
   -- answers, and its bill takes the place of that one. Of another day or model the sums are others.
-  local _, _, bar, admitted_ms, sums = read_done(done)
-  local may = bar and is_later(ARGV[20], bar) and day_of(admitted_ms) == day_of(now)
-  if not may or sums ~= sums_of(ARGV[21]) then return {'settled'} end
-  admitted = admitted_ms
+  if day_of(billed_ms) ~= day_of(now) or sums ~= sums_of(ARGV[21]) then return {'settled'} end
+  admitted = billed_ms
 end
 if stored[1] then
   -- One that was asked earlier and froze has read its request only now: another has it, and its bill is to count.
   if is_later(stored[4], ARGV[20]) then return {'settled'} end
-  if stored[4] ~= ARGV[20] and stored[5] and not is_later(ARGV[20], stored[5]) then return {'settled'} end
   if stored[4] ~= ARGV[20] then -- another attempt at the same request: the earlier one broke before its answer
     redis.call('HSET', KEYS[2], 'owner', ARGV[20], 'facts', ARGV[15])
     redis.call('HDEL', KEYS[2], 'prefilled', 'input', 'output', 'cached')
     redis.call('ZADD', KEYS[3], now + tonumber(ARGV[4]), id)
-    if not done then redis.call('SET', KEYS[10], ARGV[16], 'PX', ARGV[17]) end -- it tells of the node that has it
+    if not billed then redis.call('SET', KEYS[10], ARGV[16], 'PX', ARGV[17]) end -- it tells of the node that has it
   end
   return {'admitted', stored[1], stored[2] or '', stored[3] or ''}
 end
 
 -- What was within limits and cap once is not refused for what it took then.
-local is_new = not done
+local is_new = not billed
 if is_new and ARGV[5] ~= '' then
   -- Ended leases stay for the sweeper; they only don't count.
   local running = redis.call('ZCOUNT', KEYS[3], now, '+inf')
@@ -85,7 +84,7 @@ end
 -- No expiry: what it holds of a cap would stay held for ever. A sweeper ends it.
 redis.call('HSET', KEYS[2], 'admitted_ms', admitted, 'facts', ARGV[15], 'held', cost, 'tokens', ARGV[11],
   'slot', meters[2] and slot_of(now) or '', 'slot_tokens', meters[2] and ARGV[11] or '0', 'images', ARGV[13],
-  'remaining', remaining, 'reset_ms', reset, 'owner', ARGV[20], 'is_again', done and 1 or 0)
+  'remaining', remaining, 'reset_ms', reset, 'owner', ARGV[20], 'is_again', billed and 1 or 0)
 if is_new then
   redis.call('SET', KEYS[10], ARGV[16], 'PX', ARGV[17])
   redis.call('ZADD', KEYS[11], 0, id)

@@ -1,14 +1,17 @@
 -- Before every script, too: the marker of a bill, `done`. It has its word (`final`, or `swept` where an owner that lives
--- may correct it), who booked it, its bar, when that was let in, which sums it is in, and its amounts. A bare `final` is
--- of a request that never was.
+-- may correct it), its bar, who booked it, when that was let in, which sums it is in, and its amounts. Before there is a
+-- bill it may be a bar alone, `barred`.
 -- A bar is the last attempt that is over: none up to it is let in any more, though its admission come late.
 
-local function read_done(done)
-  return string.match(done or '', '^(%a+):(%w+):(%d):(%d+):(%x+):(.*)$')
+-- Word, bar, owner, admitted ms, sums, amounts; the word is nil where there is no bill, and the bar '0' where there is none.
+local function read_done(key)
+  local done = redis.call('GET', key) or ''
+  local word, bar, owner, admitted_ms, sums, amounts = string.match(done, '^(%a+):(%d):(%w+):(%d+):(%x+):(.*)$')
+  return word, bar or string.match(done, '^barred:(%d)$') or '0', owner, admitted_ms, sums, amounts
 end
 
-local function write_done(word, owner, bar, admitted_ms, sums, amounts)
-  return table.concat({word, owner, bar, admitted_ms, sums, amounts}, ':')
+local function write_done(word, bar, owner, admitted_ms, sums, amounts)
+  return table.concat({word, bar, owner, admitted_ms, sums, amounts}, ':')
 end
 
 -- Of the names of key and model, short.

@@ -5,7 +5,7 @@
 
 local owner = redis.call('HGET', KEYS[2], 'owner')
 if owner and owner ~= ARGV[10] then return {'settled'} end -- another attempt took it over
-if not owner and redis.call('EXISTS', KEYS[1]) == 1 then return {'settled'} end
+if not owner and read_done(KEYS[1]) then return {'settled'} end
 if not owner then
   redis.call('HSET', KEYS[2], 'admitted_ms', ARGV[4], 'facts', ARGV[5], 'held', '0', 'tokens', '0', 'slot', '',
     'slot_tokens', '0', 'images', '0', 'owner', ARGV[10])

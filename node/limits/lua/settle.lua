@@ -37,40 +37,35 @@ end
 
 local now, id, used, owner = now_ms(ARGV[1]), ARGV[2], tonumber(ARGV[5]), ARGV[19]
 local is_sweep = ARGV[3] == 'sweep'
-local stored = redis.call('HMGET', KEYS[2], 'held', 'tokens', 'slot', 'slot_tokens', 'owner', 'admitted_ms', 'bar')
-local bar = stored[7] or '0'
-if (stored[5] or owner) ~= owner then -- another attempt's to settle; and an admission of this one may come yet
-  if ARGV[3] == 'void' then redis.call('HSET', KEYS[2], 'bar', later_of(owner, bar)) end
-  return {'settled'}
-end
-local done = redis.call('GET', KEYS[1])
-local word, biller, done_bar, billed_ms, sums, billed = read_done(done)
-if done then
-  -- What was booked gives way to its owner, where that was taken for dead, and to a later attempt that was let in.
-  local is_own = biller == owner and word == 'swept' and not is_sweep
-  local is_next = biller and is_later(owner, biller) and day_of(billed_ms) == day_of(ARGV[4])
-  if is_next and ARGV[3] == 'void' and not stored[1] then -- the admission may come yet
-    local marker = write_done(word, biller, later_of(owner, done_bar), billed_ms, sums, billed)
-    redis.call('SET', KEYS[1], marker, 'KEEPTTL')
+local stored = redis.call('HMGET', KEYS[2], 'held', 'tokens', 'slot', 'slot_tokens', 'owner', 'admitted_ms')
+local billed, bar_before, biller, billed_ms, sums, amounts_before = read_done(KEYS[1])
+local bar = later_of(owner, bar_before)
+local is_others = (stored[5] or owner) ~= owner
+if ARGV[3] == 'void' and (is_others or not stored[1]) and biller ~= owner then -- the admission may come yet
+  if billed then
+    redis.call('SET', KEYS[1], write_done(billed, bar, biller, billed_ms, sums, amounts_before), 'KEEPTTL')
+  else
+    redis.call('SET', KEYS[1], 'barred:' .. bar, 'PX', ARGV[20])
   end
-  if not (is_own or (is_next and (stored[1] or ARGV[3] == 'owner'))) then return {'settled'} end
+  return {(billed or is_others or bar == bar_before) and 'settled' or 'ghost'}
+end
+if is_others or (is_sweep and not stored[1]) then return {'settled'} end -- another attempt's to settle, or back by now
+-- The names of a void bill are of the day on which it asked.
+if ARGV[3] == 'void' and stored[1] and day_of(stored[6]) ~= day_of(ARGV[4]) then return {'day', stored[6]} end
+if billed then
+  -- What was booked gives way to its owner, where that was taken for dead, and to a later attempt that was let in.
+  local is_own = biller == owner and billed == 'swept' and not is_sweep
+  local is_next = is_later(owner, biller) and day_of(billed_ms) == day_of(ARGV[4])
+  if not (is_own or is_next) then return {'settled'} end
 end
 local amounts = {ARGV[13], ARGV[14], ARGV[15], ARGV[16], ARGV[17]}
 local free = is_free(amounts)
 amounts[6] = ARGV[18] == 'refused' and free and '0' or '1' -- whether it counts as a request
 -- A free bill may be forgotten early where no other attempt can have a bill that waits in a spool.
-local is_only = not is_sweep and not done and not is_later(owner, '1')
+local is_only = not is_sweep and not billed and not is_later(owner, '1')
 local done_ms = free and is_only and ARGV[20] or ARGV[8]
-if ARGV[3] == 'void' then
-  if not done and not stored[1] then
-    redis.call('SET', KEYS[1], 'final', 'PX', done_ms)
-    return {'ghost'}
-  end
-  -- Its names are of the day on which it asked.
-  if stored[1] and day_of(stored[6]) ~= day_of(ARGV[4]) then return {'day', stored[6]} end
-end
 -- The marker of a bill this old may have expired; a reservation that is still there was never billed.
-if not done and not stored[1] and now - tonumber(ARGV[4]) > tonumber(done_ms) then
+if not billed and not stored[1] and now - tonumber(ARGV[4]) > tonumber(done_ms) then
   return {free and 'settled' or 'old'}
 end
 if is_sweep then
@@ -78,9 +73,8 @@ if is_sweep then
   if ends and tonumber(ends) >= now then return {'alive'} end
 end
 
-bar = later_of(later_of(owner, bar), done_bar or '0')
-word = is_sweep and 'swept' or 'final'
-local marker = write_done(word, owner, bar, ARGV[4], sums_of(ARGV[11]), table.concat(amounts, ' '))
+local word = is_sweep and 'swept' or 'final'
+local marker = write_done(word, bar, owner, ARGV[4], sums_of(ARGV[11]), table.concat(amounts, ' '))
 redis.call('SET', KEYS[1], marker, 'PX', done_ms)
 
 local answer = 'booked'
@@ -95,7 +89,7 @@ if stored[1] then
     add_to(KEYS[8], slot_of(now), -unused)
   end
   redis.call('DEL', KEYS[2])
-elseif not done then
+elseif not billed then
   answer = 'ghost'
   -- What it was admitted for was lost with its reservation, or has left the window since.
   local slot = slot_of(tonumber(ARGV[4]))
@@ -106,11 +100,11 @@ elseif not done then
 end
 redis.call('ZREM', KEYS[3], id)
 
-if done then
+if billed then
   -- The entry that was wrong is reversed, so that the sum is right.
   answer = 'amended'
   local before = {}
-  for amount in string.gmatch(billed, '%d+') do before[#before + 1] = amount end
+  for amount in string.gmatch(amounts_before, '%d+') do before[#before + 1] = amount end
   book(before, '-', 'reversed')
   local more = used - tonumber(before[1]) - tonumber(before[2])
   if ARGV[7] == '1' and more > 0 and not stored[1] then add_to(KEYS[8], slot_of(now), more) end
@@ -125,6 +119,6 @@ if free then
 else
   redis.call('SET', KEYS[11], ARGV[9], 'PX', ARGV[10])
   redis.call('ZADD', KEYS[12], 0, id)
-  if done then drop_record(KEYS[13], KEYS[14], id) end
+  if billed then drop_record(KEYS[13], KEYS[14], id) end
 end
 return {answer}

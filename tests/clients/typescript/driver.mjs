@@ -1,6 +1,7 @@
 // Anthropic's TypeScript SDK through everything that a test asks for: a JSON job on stdin, a JSON result on stdout.
 // It judges nothing; test_typescript_sdk.py does.
 import { readFileSync } from 'node:fs';
+import { setTimeout } from 'node:timers/promises';
 import Anthropic from '@anthropic-ai/sdk';
 import { betaZodTool } from '@anthropic-ai/sdk/helpers/beta/zod';
 import { zodOutputFormat } from '@anthropic-ai/sdk/helpers/zod';
@@ -8,11 +9,22 @@ import { z } from 'zod';
 
 const job = JSON.parse(readFileSync(0, 'utf8'));
 
+/** Whether Redis had no second for a request: tests/e2e/unheard.py. */
+async function isUnheard(response) {
+  if (response.status !== 503) return false;
+  const text = await response.clone().text();
+  return job.unheard.some((sentence) => text.includes(sentence));
+}
+
 /** A client, and the status and body of each request that it sent, retries included. */
 function connect(options = {}) {
   const requests = [];
   const counting = async (url, init) => {
-    const response = await fetch(url, init);
+    let response = await fetch(url, init);
+    for (let times = 0; times < 20 && (await isUnheard(response)); times += 1) {
+      await setTimeout(1000);
+      response = await fetch(url, init);
+    }
     requests.push({ status: response.status, body: init.body ? JSON.parse(init.body) : null });
     return response;
   };

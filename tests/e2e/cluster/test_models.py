@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 
@@ -10,21 +9,23 @@ import aiohttp
 import pytest
 
 from tests.e2e.cluster.conftest import RARE, SHARED
-from tests.e2e.cluster.test_failing_over import run
 from tests.e2e.money.audit import node_of, settled_books
-from tests.e2e.money.client import MESSAGES, Tenant, words
+from tests.e2e.money.client import LONG_S, MESSAGES, Tenant, words
 from tests.e2e.money.service import Service
+from tests.e2e.unheard import heard_later, says_unheard
 
 
 async def get(service: Service, tenant: Tenant, path: str, edge: int = 0) -> tuple[int, Any]:
     headers = {"Authorization": f"Bearer {tenant.token}"}
-    async with service.http.get(service.edges[edge].url + path, headers=headers) as answer:
+    url = service.edges[edge].url + path
+    async with await heard_later(lambda: service.http.get(url, headers=headers), says_unheard) as answer:
         return answer.status, await answer.json()
 
 
 async def post(service: Service, tenant: Tenant, raw: bytes, path: str = MESSAGES) -> aiohttp.ClientResponse:
     headers = {"Authorization": f"Bearer {tenant.token}", "Content-Type": "application/json"}
-    return await service.http.post(service.edges[0].url + path, data=raw, headers=headers)
+    url = service.edges[0].url + path
+    return await heard_later(lambda: service.http.post(url, data=raw, headers=headers), says_unheard)
 
 
 def hidden(model: str, **more: Any) -> bytes:
@@ -67,7 +68,7 @@ async def test_one_model_is_found_at_any_node(service: Service, tenant: Tenant, 
 
 async def test_a_request_goes_straight_to_the_node_of_its_model(service: Service, tenant: Tenant) -> None:
     for _ in range(3):
-        call = await run(tenant.call(words(1), model=RARE))
+        call = await tenant.call(words(1), model=RARE).run()
         assert call.is_whole
         assert await node_of(call) == "n3"
         assert "forward" not in call.headers["Server-Timing"]
@@ -77,9 +78,10 @@ async def test_a_request_goes_straight_to_the_node_of_its_model(service: Service
 async def test_a_request_that_came_to_another_node_is_passed_on_and_billed_by_the_one_that_answered(
     service: Service, tenant: Tenant, is_stream: bool
 ) -> None:
-    forwarded = 0
-    for number in range(4):
-        answer = await post(service, tenant, hidden(RARE, stream=is_stream, system=f"number {number}"))
+    forwarded = asked = 0
+    while asked < 4 or not forwarded:  # by chance the first ones may all have come to the right one
+        asked += 1
+        answer = await post(service, tenant, hidden(RARE, stream=is_stream, system=f"number {asked}"))
         told = await answer.text()
         assert answer.status == 200, told
         assert '"node":"n3"' in told
@@ -88,9 +90,9 @@ async def test_a_request_that_came_to_another_node_is_passed_on_and_billed_by_th
         forwarded += "forward;" in timing
         assert timing.count("parse;") == 1
         assert is_stream == ("event: message_stop" in told)
-    assert forwarded
+        assert asked < 100
     books = await settled_books(tenant)
-    assert [entry["outcome"] for entry in books.entries] == ["finished"] * 4
+    assert [entry["outcome"] for entry in books.entries] == ["finished"] * asked
     assert {record.node for record in books.records.values()} == {"n3"}
 
 
@@ -110,7 +112,7 @@ async def test_a_model_that_nobody_serves_is_a_404_of_a_node(service: Service, t
 
 
 async def test_a_client_that_leaves_ends_the_work_of_the_node_behind(service: Service, tenant: Tenant) -> None:
-    script = json.dumps({"scripted": [*words(2), ["pause", 60]]})
+    script = json.dumps({"scripted": [*words(2), ["pause", LONG_S]]})
     messages = [{"role": "user", "content": script}]
     answers = [
         await post(service, tenant, hidden(RARE, stream=True, messages=messages, system=f"number {number}"))
@@ -119,6 +121,5 @@ async def test_a_client_that_leaves_ends_the_work_of_the_node_behind(service: Se
     for answer in answers:
         assert answer.status == 200
         answer.close()
-    async with asyncio.timeout(30):
-        books = await settled_books(tenant)
+    books = await settled_books(tenant)
     assert [entry["outcome"] for entry in books.entries] == ["client_gone"] * 3

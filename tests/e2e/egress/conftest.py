@@ -17,14 +17,15 @@ from node.images.verdict import EgressCounts, EgressRefused, Verdict
 from node.wire.faults import UNREADABLE
 from tests.contract.bodies import remote_image
 from tests.contract.service import Answer, Service
+from tests.e2e.conftest import PATIENCE
 from tests.e2e.egress.node_log import NodeLog
 from tests.e2e.stack import DevCommand, DevStack, running_dev
 from tests.integration.egress.conftest import PARAM, Outcome, OutcomeOf, at, lab, lab_environment
 from tests.integration.egress.lab import Lab
 
 __all__ = ["at", "lab"]
-PATIENCE = {"step_s": "60", "total_s": "120"}
-"""Longer than any test: what ends a fetch then isn't the clock."""
+SOME_PATIENCE = {"step_s": "3.5", "total_s": "3.8"}
+"""For a machine that stands still. `/1xx-slow` has sent too many of them a little later."""
 SENTENCES = frozenset(
     EgressRefused(verdict, hop=hop).api_error(PARAM).message.removeprefix(f"{PARAM}: {UNREADABLE}: ")
     for verdict in Verdict
@@ -36,7 +37,7 @@ SENTENCES = frozenset(
 def stack(egress_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevStack]:
     """One for all cases, so that none may leave anything behind for the next."""
     command = DevCommand(tmp_path_factory.mktemp("dev-egress") / "home")
-    with running_dev(command, settings=lab_environment(egress_lab)) as stack:
+    with running_dev(command, settings=lab_environment(egress_lab, **SOME_PATIENCE)) as stack:
         yield stack
 
 

@@ -31,7 +31,8 @@ from tests.redis_server import assert_nothing_was_denied, prepare, url_of, wait_
 INPUT_NANO_USD, OUTPUT_NANO_USD = 3, 10
 WITHIN_S = 120.0
 """For all that comes about by itself: generous, since it is waited for only where something is broken."""
-STOP_WITHIN_S = 30.0
+STOP_WITHIN_S = 60.0
+FACTS_WITHIN_S = 30.0
 
 
 @dataclass(slots=True)
@@ -132,7 +133,9 @@ class Service:
     async def facts(self, part: Part) -> tuple[int, dict[str, Any]]:
         """Status and body of its `/readyz`; 0 where nobody answers."""
         try:
-            async with self.http.get(f"{part.operator_url}/readyz", timeout=aiohttp.ClientTimeout(5)) as answer:
+            async with self.http.get(
+                f"{part.operator_url}/readyz", timeout=aiohttp.ClientTimeout(FACTS_WITHIN_S)
+            ) as answer:
                 return answer.status, await answer.json()
         except (aiohttp.ClientError, OSError, TimeoutError):
             return 0, {}

@@ -53,8 +53,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 async def test_the_bill_is_what_was_generated(tenant: Tenant, case: Case) -> None:
     assert (await tenant.ask()).is_whole  # the node's part of the way is open
-    await (call := tenant.call(case.script, **case.fields)).begin()
-    await call.read()
+    call = await tenant.call(case.script, **case.fields).run()
     assert (call.status, call.stop_reason, call.code) == (case.status, case.stop_reason, case.code)
     assert call.is_whole == case.has_usage
     books = await settled_books(tenant)

@@ -16,7 +16,7 @@ ASKED, LIMIT = 200, 50
 async def ask_at_once(service: Service, limit: str, script: list[Step]) -> tuple[Tenant, list[Call]]:
     """The heads of all answers. A machine so busy that Redis doesn't answer in a second refuses some for that reason:
     then it is all done again, with another organization, and no more pass in any case."""
-    for _ in range(5):
+    for _ in range(20):
         tenant = await Tenant.made(service, **{limit: LIMIT})
         calls = [tenant.call(script, edge=service.edges[number % 2]) for number in range(ASKED)]
         await asyncio.gather(*(call.begin() for call in calls))

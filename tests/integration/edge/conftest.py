@@ -29,6 +29,19 @@ async def edge_redis_url(tmp_path_factory: pytest.TempPathFactory) -> AsyncItera
         yield url_of("edge", port)
 
 
+@pytest.fixture(autouse=True)
+def nodes_have_time_to_accept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are in this process."""
+    monkeypatch.setattr("edge.upstream.TAKEOVER_S", 60.0)
+
+
+@pytest.fixture
+def remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an edge remembers grows not old: it can only have been told of a change, however long a test waits."""
+    monkeypatch.setattr("edge.auth.cache.POSITIVE_S", 86_400.0)
+    monkeypatch.setattr("edge.auth.cache.NEGATIVE_S", 86_400.0)
+
+
 @pytest.fixture
 async def node() -> AsyncIterator[FakeNode]:
     async with running_node() as running:

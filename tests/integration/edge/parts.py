@@ -28,7 +28,7 @@ from edge.identity import LOOKUP_CONNECTIONS, IdentityParts, opened_identity
 from edge.metrics import observing_edge
 from edge.proxy import Proxy
 from edge.registry import EVERY_S, Registry
-from edge.routing import Route, Router
+from edge.routing import IsSpent, Route, Router
 from edge.settings import EdgeSection
 from edge.signing import key_id
 from edge.upstream import FindAnew, NodeClient
@@ -43,6 +43,8 @@ from tests.redis_server import as_user, assert_nothing_was_denied, free_port, pr
 
 MESSAGES = "/v1/infer/v1/messages"
 MODELS = "/v1/infer/models"
+WELL_WITHIN_S = 60.0
+"""For what comes at once, on a machine that stands still for a while."""
 START = b'event: message_start\ndata: {"type":"message_start"}\n\n'
 DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta"}\n\n'
 STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
@@ -56,7 +58,7 @@ async def running_redis(folder: Path, port: int) -> AsyncIterator[asyncio.subpro
     process = await asyncio.create_subprocess_exec(*prepare(folder, port), stdout=asyncio.subprocess.DEVNULL)
     try:
         redis = connect_redis(url_of("operator", port))
-        await until(lambda: answers(redis), 10)
+        await until(lambda: answers(redis), 60)
         await redis.aclose()
         yield process
         if process.returncode is None and not is_stopped(process.pid):
@@ -174,18 +176,23 @@ async def running_edge(
     redis_url: str,
     nodes: dict[str, str],
     wall_clock: Callable[[], float] = time.time,
+    nodes_clock: Callable[[], float] = time.monotonic,
     /,
     *,
     look_every_s: float = EVERY_S,
     **settings: object,
 ) -> AsyncIterator[Edge]:
-    """An edge in this process, wired as in `edge/__main__.py`."""
+    """An edge in this process, wired as in `edge/__main__.py`, with time to connect to nodes of this process.
+
+    Args:
+        nodes_clock: of what it knows about nodes, their breakers too. look_every_s: how often it reads the registry.
+    """
     port, operator_port = free_port(), free_port()
-    section = EdgeSection.model_validate({"nodes": nodes, "port": port, **settings})
+    section = EdgeSection.model_validate({"nodes": nodes, "port": port, "connect_s": 60, **settings})
     redis, operator = connect_redis(redis_url), connect_redis(as_user("operator", redis_url))
     lookups = connect_redis(redis_url, max_connections=LOOKUP_CONNECTIONS)
-    cluster = Cluster(nodes, NodeHosts(section.node_hosts), time.monotonic)
-    registry = Registry(redis, cluster, time.monotonic)
+    cluster = Cluster(nodes, NodeHosts(section.node_hosts), nodes_clock)
+    registry = Registry(redis, cluster, nodes_clock)
     async with (
         contextlib.AsyncExitStack() as held,
         redis,
@@ -206,17 +213,19 @@ async def running_edge(
             Site(build_operator_app(readiness.check, collectors), render_problem, "127.0.0.1", operator_port),
         ]
         async with serving(sites, drain_s=0):
-            await until(lambda: is_following(identity.invalidations), 5)
+            readiness.start()
+            await until(lambda: is_following(identity.invalidations), 60)
             url, operator_url = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{operator_port}"
             stores = RedisKeyStore(redis), RedisAccounts(redis), RedisSessions(redis, wall_clock)
             yield Edge(url, port, operator_url, *stores, identity, operator)
 
 
-def finding(route: Route) -> FindAnew:
-    """For a client of nodes: nothing has changed meanwhile."""
+def finding_nobody() -> FindAnew:
+    """For a client of nodes: there are no others."""
 
-    async def find() -> Route:
-        return route
+    async def find(is_spent: IsSpent) -> Route:
+        del is_spent
+        return Route(())
 
     return find
 

@@ -15,17 +15,17 @@ import pytest
 from aiohttp import web
 
 from edge.budget import SMALL_BYTES, largest_common_body_bytes
-from tests.integration.edge.parts import MESSAGES, Edge, FakeNode, make_key, running_edge, until
+from tests.integration.edge.parts import MESSAGES, WELL_WITHIN_S, Edge, FakeNode, make_key, running_edge, until
 
 CAP = 33_554_432
 MIB = 1 << 20
 
 
 async def talk(edge: Edge, *head: str) -> tuple[int, bytes, asyncio.StreamReader, asyncio.StreamWriter]:
-    """Send a head alone, and read the head and body of what comes back within 2 s."""
+    """Send a head alone, and read the head and body of what comes back."""
     reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
     writer.write("\r\n".join((f"POST {MESSAGES} HTTP/1.1", "Host: edge", *head, "", "")).encode())
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(WELL_WITHIN_S):
         answer = await reader.readuntil(b"\r\n\r\n")
         length = [line for line in answer.lower().split(b"\r\n") if line.startswith(b"content-length:")]
         body = await reader.readexactly(int(length[0].split(b":")[1])) if length else b""
@@ -50,7 +50,7 @@ async def test_100_continue_is_said_after_credentials_and_length(
     status, _, reader, writer = await talk(edge, *head)
     assert status == 100
     writer.write(b"{}")
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(WELL_WITHIN_S):
         assert b" 200 " in await reader.readuntil(b"\r\n")
     assert node.bodies == [b"{}"]
     writer.close()
@@ -120,7 +120,7 @@ async def hold(edge: Edge, held: contextlib.AsyncExitStack, headers: dict[str, s
         async with aiohttp.ClientSession(edge.url) as client:
             return (await upload(client, headers, SMALL_BYTES + 1))[0] == 429
 
-    await until(is_held, 10)
+    await until(is_held, WELL_WITHIN_S)
 
 
 async def test_bodies_that_are_too_much_together_have_to_come_back(edge_redis_url: str, node: FakeNode) -> None:
@@ -130,7 +130,7 @@ async def test_bodies_that_are_too_much_together_have_to_come_back(edge_redis_ur
         late = await headers_of(edge, "e")
         assert await upload(client, late, 4 * MIB) == (503, "node_unavailable", "1")
         await held.aclose()
-        await until(lambda: passes(client, late), 10)
+        await until(lambda: passes(client, late), WELL_WITHIN_S)
 
 
 async def test_one_organization_s_slow_uploads_leave_room_for_all_others(edge_redis_url: str, node: FakeNode) -> None:
@@ -141,7 +141,7 @@ async def test_one_organization_s_slow_uploads_leave_room_for_all_others(edge_re
             assert await upload(client, greedy, 4 * MIB) == (429, "rate_limited", "1")
             assert (await upload(client, honest, 4 * MIB))[0] == 200
         await held.aclose()
-        await until(lambda: passes(client, greedy), 10)
+        await until(lambda: passes(client, greedy), WELL_WITHIN_S)
 
 
 async def test_slow_uploads_of_many_leave_room_for_small_bodies(edge_redis_url: str, node: FakeNode) -> None:

@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from tests.integration.edge.parts import MESSAGES, START, STOP, FakeNode, until
+from tests.integration.edge.parts import MESSAGES, START, STOP, WELL_WITHIN_S, FakeNode, until
 from tests.integration.edge.test_process import Surroundings, here, is_ready
 
 __all__ = ["here"]
@@ -73,7 +73,7 @@ async def running_edge(here: Surroundings, node: FakeNode, **settings: str) -> A
     key = json.loads((await here.run("admin", "keys", "create", *wanted))[1])["key"]
     process = await here.start("edge")
     try:
-        await until(lambda: is_ready(here), 20)
+        await until(lambda: is_ready(here), WELL_WITHIN_S)
         async with aiohttp.ClientSession(headers={"x-api-key": key}) as client:
             yield Edge(process, here, client)
     finally:
@@ -114,7 +114,7 @@ async def test_a_request_without_a_head_by_then_is_a_plain_503(here: Surrounding
     node.answer = say_nothing
     async with running_edge(here, node, B3OS_EDGE_DRAIN_S="0.3") as edge:
         asking = edge.post()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not node.requests:
                 await asyncio.sleep(0.01)
         edge.terminate()
@@ -129,7 +129,7 @@ async def test_new_clients_are_turned_away_while_others_finish(here: Surrounding
     async with running_edge(here, node, B3OS_EDGE_DRAIN_S="600") as edge:
         response = await edge.post()
         edge.terminate()
-        await until(lambda: is_closed_for(here), 20)
+        await until(lambda: is_closed_for(here), WELL_WITHIN_S)
         assert await response.content.read(len(START)) == START
         response.close()
 
@@ -143,7 +143,7 @@ async def test_a_lame_duck_serves_and_is_not_ready_and_closes_each_connection(
         assert await before.read() == START + STOP
         assert "Connection" not in before.headers
         edge.terminate()
-        await until(lambda: is_lame(here), 20)
+        await until(lambda: is_lame(here), WELL_WITHIN_S)
         response = await edge.post()
         assert (response.status, await response.read()) == (200, START + STOP)
         assert response.headers["Connection"] == "close"
@@ -174,7 +174,7 @@ async def test_an_upload_under_way_goes_on_and_is_answered(here: Surroundings, n
     async with running_edge(here, node, B3OS_EDGE_DRAIN_S="600") as edge:
         reader, writer = await begin_upload(edge, 2 * len(HALF))
         edge.terminate()
-        await until(lambda: is_closed_for(here), 20)
+        await until(lambda: is_closed_for(here), WELL_WITHIN_S)
         writer.write(HALF + b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")  # what follows is not answered
         async with asyncio.timeout(30):
             answer = await reader.read()
@@ -207,7 +207,7 @@ async def test_a_client_that_leaves_meanwhile_is_no_trouble(
     node.answer = answer  # type: ignore[assignment]
     async with running_edge(here, node, B3OS_EDGE_DRAIN_S="600") as edge:
         asking = edge.post()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not node.requests:
                 await asyncio.sleep(0.01)
         edge.terminate()

@@ -13,7 +13,16 @@ from edge.auth.accounts import User
 from edge.auth.credentials import mint_credential, parse_credential
 from edge.auth.scopes import ROLES, SCOPES
 from edge.auth.store import NoRoom
-from tests.integration.edge.parts import MESSAGES, MODELS, Edge, FakeNode, make_key, running_edge, until
+from tests.integration.edge.parts import (
+    MESSAGES,
+    MODELS,
+    WELL_WITHIN_S,
+    Edge,
+    FakeNode,
+    make_key,
+    running_edge,
+    until,
+)
 from tests.integration.edge.people import KEYS, Answer, Page, make_user
 
 WANTED: dict[str, Any] = {"name": "laptop", "project": "main"}
@@ -66,7 +75,8 @@ async def test_what_a_key_was_given_reaches_the_node(
     assert caller.spend_cap == {"nano_usd": 7, "period": "day"}
 
 
-async def test_limits_of_the_organization_reach_the_node_within_a_second(
+@pytest.mark.usefixtures("remembered_for_ever")
+async def test_limits_of_the_organization_reach_the_node_though_the_key_is_remembered(
     edge: Edge, client: aiohttp.ClientSession, node: FakeNode
 ) -> None:
     _, credential = await make_key(edge.store, org="limited")
@@ -79,7 +89,7 @@ async def test_limits_of_the_organization_reach_the_node_within_a_second(
         await ask(client, credential.token)
         return node.tokens[-1].caller.limits == limits
 
-    await until(is_told, 1)
+    await until(is_told, WELL_WITHIN_S)
     await edge.accounts.set_limits("limited", {"concurrent_requests": None})
     record = await edge.store.fetch_key(credential.digest)
     assert record is not None
@@ -162,6 +172,7 @@ async def test_keys_make_keys_for_two_generations(page: Page, owner: User, clien
     assert (await maker.post(KEYS, WANTED)).problem() == (403, "forbidden", None)
 
 
+@pytest.mark.usefixtures("remembered_for_ever")
 @pytest.mark.parametrize("change", ["parent revoked", "maker disabled", "maker left", "maker demoted"])
 async def test_a_key_never_grants_more_than_its_maker_has_now(
     edge: Edge, page: Page, client: aiohttp.ClientSession, change: str
@@ -187,7 +198,7 @@ async def test_a_key_never_grants_more_than_its_maker_has_now(
     async def is_seen() -> bool:
         return (await grown_up.post(KEYS, WANTED)).status == (403 if change == "maker demoted" else 401)
 
-    await until(is_seen, 1)
+    await until(is_seen, WELL_WITHIN_S)
     infers = change == "maker demoted" and "infer:run" in ROLES["member"]
     assert (await grown_up.post(MESSAGES, {})).status == (200 if infers else 401)
 
@@ -415,7 +426,7 @@ async def test_a_revocation_is_told_for_what_ends_and_for_nothing_else(
             assert (await page.send("DELETE", f"{KEYS}/{parent.body['id']}")).status == 200
         await edge.redis.publish("b3os:keys:invalidated", "end")
         messages = []
-        while (message := await heard.get_message(timeout=5)) is not None and message["data"] != "end":
+        while (message := await heard.get_message(timeout=WELL_WITHIN_S)) is not None and message["data"] != "end":
             messages += [message["data"]] if message["type"] == "message" else []
     digests = [parse_credential(made.body["key"]).digest for made in (parent, child)]
     assert messages == digests

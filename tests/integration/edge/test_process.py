@@ -16,7 +16,7 @@ from aiohttp import web
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from edge.signing import create_key_files
-from tests.integration.edge.parts import MESSAGES, SIGNING_KEY, START, STOP, FakeNode, until
+from tests.integration.edge.parts import MESSAGES, SIGNING_KEY, START, STOP, WELL_WITHIN_S, FakeNode, until
 from tests.redis_server import free_port
 
 MAX_RESIDENT_BYTES = 96 << 20
@@ -55,7 +55,7 @@ class Surroundings:
         """Run `b3os ARGUMENTS` to its end with `text` as its input: exit code, standard output and error."""
         process = await self.start(*arguments)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(WELL_WITHIN_S):
                 out, err = await process.communicate(text.encode())
         finally:
             if process.returncode is None:
@@ -79,10 +79,14 @@ async def is_ready(here: Surroundings) -> bool:
         return False
 
 
+async def is_stopping(here: Surroundings) -> bool:
+    return not await is_ready(here)
+
+
 async def test_the_process_serves_is_small_and_stops_on_sigterm(here: Surroundings) -> None:
     process = await here.start("edge")
     try:
-        await until(lambda: is_ready(here), 20)
+        await until(lambda: is_ready(here), WELL_WITHIN_S)
         async with (
             aiohttp.ClientSession() as client,
             client.post(f"http://127.0.0.1:{here.port}{MESSAGES}", json={}) as response,
@@ -90,7 +94,7 @@ async def test_the_process_serves_is_small_and_stops_on_sigterm(here: Surroundin
             assert response.status == 401
         assert psutil.Process(process.pid).memory_info().rss <= MAX_RESIDENT_BYTES
         process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WELL_WITHIN_S):
             _, err = await process.communicate()
         assert process.returncode == 0
         assert any(json.loads(line).get("path") == MESSAGES for line in err.splitlines())
@@ -101,11 +105,13 @@ async def test_the_process_serves_is_small_and_stops_on_sigterm(here: Surroundin
 
 
 async def test_a_running_stream_ends_in_peace_after_sigterm(here: Surroundings, node: FakeNode) -> None:
+    may_end = asyncio.Event()
+
     async def answer(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         await response.write(START)
-        await asyncio.sleep(1)
+        await may_end.wait()
         await response.write(STOP)
         return response
 
@@ -116,17 +122,17 @@ async def test_a_running_stream_ends_in_peace_after_sigterm(here: Surroundings, 
     key = json.loads((await here.run("admin", "keys", "create", *wanted))[1])["key"]
     process = await here.start("edge")
     try:
-        await until(lambda: is_ready(here), 20)
+        await until(lambda: is_ready(here), WELL_WITHIN_S)
         async with (
             aiohttp.ClientSession(headers={"x-api-key": key}) as client,
             client.post(f"http://127.0.0.1:{here.port}{MESSAGES}", json={}) as response,
         ):
             assert response.status == 200
             process.send_signal(signal.SIGTERM)
-            await asyncio.sleep(0.3)
-            assert not await is_ready(here)
+            await until(lambda: is_stopping(here), WELL_WITHIN_S)
+            may_end.set()
             assert await response.read() == START + STOP
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(WELL_WITHIN_S):
             await process.communicate()
         assert process.returncode == 0
     finally:
@@ -218,7 +224,7 @@ async def test_an_idle_connection_is_kept_as_long_as_the_setting_says(here: Surr
     here.environ["B3OS_EDGE_KEEPALIVE_S"] = "0.5"
     process = await here.start("edge")
     try:
-        await until(lambda: is_ready(here), 20)
+        await until(lambda: is_ready(here), WELL_WITHIN_S)
         reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
         writer.write(b"HEAD /v1/infer HTTP/1.1\r\nHost: x\r\n\r\n")
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")

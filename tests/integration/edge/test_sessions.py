@@ -13,7 +13,7 @@ from edge.auth.credentials import mint_credential
 from edge.auth.session_cookie import NAME
 from edge.auth.sessions import IDLE_S, LIFETIME_S, Place, RedisSessions, Replaced, digest_of
 from shared.node_token import Caller
-from tests.integration.edge.parts import MESSAGES, MODELS, Edge, FakeNode, running_edge, until
+from tests.integration.edge.parts import MESSAGES, MODELS, WELL_WITHIN_S, Edge, FakeNode, running_edge, until
 from tests.integration.edge.people import KEYS, LOGOUT, SESSION, Page, make_user
 
 
@@ -40,6 +40,7 @@ async def test_the_chat_of_the_dashboard_asks_a_node_with_its_session(
     await edge.accounts.set_limits("acme", {"requests_per_minute": None, "tokens_per_minute": None})
 
 
+@pytest.mark.usefixtures("remembered_for_ever")
 async def test_after_logout_the_value_is_dead_on_every_edge(
     page: Page, owner: User, node: FakeNode, edge_redis_url: str
 ) -> None:
@@ -60,7 +61,7 @@ async def test_after_logout_the_value_is_dead_on_every_edge(
         async def is_dead() -> bool:
             return (await other.get(SESSION)).status == 401
 
-        await until(is_dead, 1)
+        await until(is_dead, WELL_WITHIN_S)
         for path in (MESSAGES, LOGOUT, KEYS):
             assert (await other.post(path, {})).status == 401
 
@@ -163,15 +164,15 @@ async def test_idle_sessions_end_and_busy_ones_do_not_outlive_their_lifetime(edg
     value = await sessions.open_session(owner, Place("acme", "main"))
     assert value is not None
     name = f"b3os:session:{digest_of(value)}"
-    assert await edge.redis.ttl(name) == IDLE_S
+    assert IDLE_S - 60 <= await edge.redis.ttl(name) <= IDLE_S
     await edge.redis.expire(name, 100)
     record = await sessions.fetch_session(digest_of(value))
     assert record is not None
-    assert await edge.redis.ttl(name) == IDLE_S  # a session in use
+    assert IDLE_S - 60 <= await edge.redis.ttl(name) <= IDLE_S  # a session in use
     assert record.ends_at_s == 1_000_000 + LIFETIME_S
-    now_s[0] = record.ends_at_s - 60
+    now_s[0] = record.ends_at_s - 600
     await sessions.fetch_session(digest_of(value))
-    assert await edge.redis.ttl(name) == 60
+    assert 540 <= await edge.redis.ttl(name) <= 600
     assert record.is_usable(record.ends_at_s - 1)
     assert not record.is_usable(record.ends_at_s)
 
@@ -198,8 +199,9 @@ async def test_a_login_that_checked_the_old_password_opens_nothing(edge: Edge) -
     assert await edge.sessions.open_session(user, Place("acme", "main")) is None
 
 
+@pytest.mark.usefixtures("remembered_for_ever")
 @pytest.mark.parametrize("change", ["disabled", "another password", "no member", "suspended", "another role"])
-async def test_what_becomes_of_a_user_counts_for_running_sessions_within_a_second(
+async def test_what_becomes_of_a_user_counts_for_running_sessions_though_they_are_remembered(
     edge: Edge, page: Page, change: str
 ) -> None:
     org = f"of-{change.replace(' ', '-')}"
@@ -223,7 +225,7 @@ async def test_what_becomes_of_a_user_counts_for_running_sessions_within_a_secon
         answer = await page.post(KEYS, {"name": "n", "project": "main"})
         return answer.status == (401 if is_over else 403)
 
-    await until(is_seen, 1)
+    await until(is_seen, WELL_WITHIN_S)
     answer = await page.get(SESSION)
     if is_over:
         assert answer.problem() == (401, "unauthorized", None)

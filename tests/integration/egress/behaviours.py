@@ -132,9 +132,12 @@ def cut_off(answer: bytes) -> Behaviour:
 
 
 async def second_later(writer: asyncio.StreamWriter, query: str) -> None:
-    """An image, and after a moment the answer to a question that nobody asked."""
+    """An image, and later, unless the client has left, the answer to a question that nobody asked."""
     await put(writer, with_length(PNG, "Connection: keep-alive"))
-    await asyncio.sleep(0.05)
+    for _ in range(60):
+        if writer.transport.is_closing():
+            break
+        await asyncio.sleep(0.05)  # 3 s in all: a client that stands still must not find both at once
     await put(writer, with_length(b"poison"))
 
 

@@ -111,7 +111,7 @@ def running_lab(folder: Path) -> Iterator[Lab]:
         target=lambda: loop.run_until_complete(_serve(lab, listeners, contexts, floods, ready, stop))
     )
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     try:
         yield lab
     finally:

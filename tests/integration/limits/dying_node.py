@@ -9,6 +9,7 @@ from pathlib import Path
 from node.engine.port import Usage
 from node.limits.books import Books
 from node.limits.limiter import Limits, Needs, Subject
+from node.limits.names import reservation_key
 from node.limits.prices import Price
 from node.limits.redis_limiter import RedisLimiter
 from node.limits.settlement import Desk, Reservation
@@ -30,7 +31,8 @@ async def main(url: str, org: str, folder: str) -> None:
     async with reservation:
         reservation.follow(Usage(100, output_tokens=20, cached_tokens=64))
         reservation.note_prefilled()
-        await asyncio.sleep(1)
+        while await store.ask(lambda redis: redis.hget(reservation_key(org, subject.request_id), "output")) != "20":
+            await asyncio.sleep(0.01)
         print(subject.request_id, flush=True)
         await asyncio.sleep(3600)
 

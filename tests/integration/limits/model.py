@@ -93,23 +93,25 @@ class Kept:
     images: int
     is_counted: bool = True
     attempt: int = 1
-    bar: int = 0
     progress: Progress = field(default_factory=Progress)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Billed:
-    """What was booked, and by which attempt; none up to the bar is let in."""
+    """What was booked, and by which attempt."""
 
     attempt: int
-    bar: int
     at_ms: int
     progress: Progress
 
 
 @dataclass(slots=True)
 class Model:
-    """All of it."""
+    """All of it.
+
+    Attributes:
+        bars: the last attempt of each request that is over; none up to it is let in.
+    """
 
     clock: Callable[[], int]
     limits: Limits
@@ -119,6 +121,7 @@ class Model:
     leases: dict[str, int] = field(default_factory=dict)
     done: dict[str, Progress | None] = field(default_factory=dict)
     billed: dict[str, Billed] = field(default_factory=dict)
+    bars: Counter[str] = field(default_factory=Counter)
     held: Counter[str] = field(default_factory=Counter)
     settled: Counter[str] = field(default_factory=Counter)
     ledger: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
@@ -137,9 +140,11 @@ class Model:
         self, request: str, needs: Needs, attempt: int = 1
     ) -> AlreadySettled | ConcurrencyLimited | CapReached | RateLimited | NeverFits | None:
         """None lets it in."""
+        if attempt <= self.bars[request]:
+            return AlreadySettled()
         if (kept := self.kept.get(request)) is not None:
-            return AlreadySettled() if attempt < kept.attempt or attempt <= kept.bar else None
-        if request in self.done and not self._gives_way(request, attempt):
+            return AlreadySettled() if attempt < kept.attempt else None
+        if request in self.done and not self._is_of_today(self.billed[request]):
             return AlreadySettled()
         is_new = request not in self.done
         if is_new and (refused := self._refuse(needs)) is not None:
@@ -228,16 +233,14 @@ class Model:
         self.done[request] = None
         return answer
 
-    def _gives_way(self, request: str, attempt: int) -> bool:
-        """Whether what was booked is an earlier attempt's, of this day."""
-        day_ms, billed = 86_400_000, self.billed.get(request)
-        return billed is not None and billed.bar < attempt and billed.at_ms // day_ms == self.clock() // day_ms
+    def _is_of_today(self, billed: Billed) -> bool:
+        day_ms = 86_400_000
+        return billed.at_ms // day_ms == self.clock() // day_ms
 
     def _replace(self, request: str, at_ms: int, progress: Progress, attempt: int) -> Booking:
         """Book it, in the place of what was booked before if anything was."""
-        billed, kept = self.billed.get(request), self.kept.get(request)
-        is_kept = kept is not None
-        bar = max(attempt, 0 if kept is None else kept.bar, 0 if billed is None else billed.bar)
+        billed, is_kept = self.billed.get(request), request in self.kept
+        self.bar(request, attempt)
         answer: Booking = Settled(was_known=is_kept)
         if is_kept or billed is None:
             self._release(request, at_ms, progress)
@@ -248,24 +251,19 @@ class Model:
             self._book(at_ms, billed.progress, -1)
             answer = Amended()
         self._book(at_ms, progress, 1)
-        self.billed[request] = Billed(attempt, bar, at_ms, progress)
+        self.billed[request] = Billed(attempt, at_ms, progress)
         return answer
 
     def settle_unheard(self, request: str, at_ms: int) -> Booking:
         """The free bill of an owner who heard no answer to its admission."""
         if request in self.kept:
             return self.settle(request, at_ms, Progress())
-        self.done[request] = None
+        self.bar(request, 1)
         return Settled(was_known=False)
 
     def bar(self, request: str, attempt: int) -> None:
-        """This attempt is over, though nobody heard whether it was let in; another one is, or has its bill."""
-        day_ms, known = 86_400_000, self.kept.get(request) or self.billed.get(request)
-        is_other_day = isinstance(known, Billed) and known.at_ms // day_ms != self.clock() // day_ms
-        if isinstance(known, Billed) and (is_other_day or attempt <= known.attempt):
-            return
-        if known is not None:
-            known.bar = max(known.bar, attempt)
+        """This attempt is over, whether it was let in or not."""
+        self.bars[request] = max(self.bars[request], attempt)
 
     def sweep(self, request: str, at_ms: int) -> Booking | None:
         """A sweeper's, for a lease that ended."""

@@ -81,7 +81,7 @@ async def test_admissions_bills_and_an_outage_are_counted(mortal_redis: MortalRe
         assert (seen.value("node_store_away"), seen.value("node_spooled_bills")) == (1, 1)
 
         mortal_redis.start()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while seen.value("node_spooled_bills"):
                 await asyncio.sleep(0.01)
         assert seen.value("node_store_away") == 0

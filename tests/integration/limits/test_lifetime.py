@@ -360,7 +360,7 @@ async def told_output(world: World, subject: Subject) -> object:
 
 async def until(read: Callable[[], Awaitable[object]], wanted: object) -> None:
     """Wait for what happens in the background."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await read() != wanted:
             await asyncio.sleep(0.005)
 

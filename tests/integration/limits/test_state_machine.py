@@ -101,7 +101,7 @@ class Machine(RuleBasedStateMachine):
     def admit_unheard(self, tokens: int, cost: int, is_late: bool) -> None:
         """Nobody hears the answer. The bill that ends it comes behind the admission, or before it."""
         world, needs, subject = self.world, Needs(tokens, cost), self.world.subject(LIMITS, CAP)
-        hold = Hold(subject, world.clock.now_ms, "0f")
+        hold = Hold(subject, world.clock.now_ms, "1f")
         if not is_late:
             expected = self.model.admit(subject.request_id, needs)
             admission = self.run(world.limiter().admit(subject, needs))
@@ -122,6 +122,10 @@ class Machine(RuleBasedStateMachine):
         open_ones = [request for request in self.holds if request not in final]
         choice = open_ones * 3 + final[-3:]
         return choice[number % len(choice)]
+
+    def known(self) -> list[str]:
+        """Those that run or were billed, in an order that is the same each time."""
+        return [request for request in self.holds if request in self.model.kept or request in self.model.billed]
 
     def attempt(self, request: str) -> int:
         """Of the owner who was let in last."""
@@ -146,15 +150,14 @@ class Machine(RuleBasedStateMachine):
         self.model.kept[request].progress, self.model.kept[request].attempt = Progress(), attempt
         self.model.leases[request] = self.world.clock.now_ms + LEASE_MS
 
-    @precondition(lambda self: self.model.kept.keys() | self.model.billed.keys() & self.holds.keys())
+    @precondition(lambda self: self.known())
     @rule(pick=picks, more=st.sampled_from([0, 1, 1]))
     def admit_again_unheard(self, pick: int, more: int) -> None:
         """A second node hears no answer: its bill of nothing comes before its admission, and bars it."""
-        known = sorted(self.model.kept.keys() | self.model.billed.keys() & self.holds.keys())
-        request = known[pick % len(known)]
+        request = self.known()[pick % len(self.known())]
         attempt = min(9, self.attempt(request) + more)
         subject = self.holds[request].subject
-        unheard = Hold(subject, self.world.clock.now_ms, f"{attempt}f")
+        unheard = Hold(subject, self.world.clock.now_ms, f"{attempt}e")
         void = replace(bill(unheard, Progress()), is_certain=False)
         assert self.run(self.world.limiter().settle(void)) == AlreadySettled()
         self.model.bar(request, attempt)

@@ -18,6 +18,7 @@ from node.limits.limiter import (
     Charged,
     Hold,
     Limits,
+    Lost,
     Needs,
     Progress,
     Renewed,
@@ -175,6 +176,49 @@ async def test_an_admission_that_was_not_heard_takes_no_owner_s_word_from_it(wor
     assert await world.limiter().settle(bill(first)) == Amended()
     assert await world.spent() == (COST, 0)
     assert await world.limiter().admit(first.subject, Needs(), 2) == AlreadySettled()
+
+
+async def test_a_bar_outlives_what_goes_back(world: World) -> None:
+    subject = world.subject(ONE_A_MINUTE, CAP)
+    first = hold_of(await world.limiter().admit(subject, Needs(500, 5000)))
+    nothing = replace(bill(replace(first, owner="2f"), Progress()), is_certain=False)
+    assert await world.limiter().settle(nothing) == AlreadySettled()
+    await world.limiter().release(first)
+    assert await world.limiter().admit(subject, Needs(500, 5000), 2) == AlreadySettled()
+    assert (await world.spent(), await world.running()) == ((0, 0), 0)
+    third = hold_of(await world.limiter().admit(subject, Needs(500, 5000), 3))
+    assert await world.limiter().settle(bill(third)) == Settled()
+
+
+async def test_a_bar_alone_refuses_no_later_attempt_nor_an_earlier_one_s_bill(world: World) -> None:
+    first = hold_of(await world.limiter().admit(world.subject(ONE_A_MINUTE, CAP), Needs(500, 5000)))
+    await world.redis.delete(names.reservation_key(world.org, first.subject.request_id))
+    nothing = replace(bill(replace(first, owner="2f"), Progress()), is_certain=False)
+    assert await world.limiter().settle(nothing) == Settled(was_known=False)
+    assert await world.limiter().adjust(first, Needs(400, 4000)) == Lost()
+    assert await world.limiter().renew(first, LESS) == Renewed()
+    assert await world.limiter().admit(first.subject, Needs(), 2) == AlreadySettled()
+    assert await world.limiter().settle(bill(first)) == Settled()
+    assert await world.limiter().settle(bill(await again(world, first, 3), LESS)) == Amended()
+
+
+async def test_a_void_bill_of_the_day_after_ends_what_was_taken_over(world: World) -> None:
+    first = await booked(world)
+    await again(world, first)
+    world.clock.wait(12 * 3600)
+    third = await again(world, first, 3)
+    unheard = replace(bill(replace(third, admitted_ms=world.clock.now_ms), Progress()), is_certain=False)
+    assert await world.limiter().settle(unheard) == Amended()
+    assert (await world.spent(), await world.running()) == ((0, 0), 0)
+
+
+async def test_a_sweeper_bills_nothing_that_went_back_while_it_looked(world: World) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(ONE_A_MINUTE, CAP), Needs(500, 5000)))
+    world.clock.wait(31)
+    await world.limiter().release(hold)
+    swept = replace(bill(hold, LESS), is_last_word=False)
+    assert await world.limiter().settle(swept) == AlreadySettled()
+    assert (await world.spent(), await entries(world)) == ((0, 0), [])
 
 
 async def test_an_attempt_that_goes_back_takes_no_owner_s_word_from_it(world: World) -> None:

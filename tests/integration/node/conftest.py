@@ -40,6 +40,8 @@ from tests.redis_server import as_user
 PATH = "/v1/infer/v1/messages"
 KEY = SigningKey("k1", Ed25519PrivateKey.generate())
 MODEL = ServedModel("b3os/scripted", "Scripted", "scripted", max_request_bytes=100_000)
+HELD_S = 3600.0
+"""How long a pause of a script says that it is, which a test ends (`Node.hold_pauses`)."""
 CALLER = Caller("org_1", "prj_1", "key", "key_1", ("infer:run",), {}, None)
 
 
@@ -63,6 +65,19 @@ class Node:
     engine: ScriptedEngine = field(init=False)
     answers: list[aiohttp.ClientResponse] = field(default_factory=list)
 
+    def hold_pauses(self) -> asyncio.Event:
+        """Pauses of `HELD_S` end with this event: what goes on meanwhile may take as long as it takes."""
+        goes_on, rest = asyncio.Event(), self.engine.rest
+
+        async def hold(seconds: float) -> None:
+            if seconds != HELD_S:
+                await rest(seconds)
+            while seconds == HELD_S and not goes_on.is_set():
+                await rest(0.01)
+
+        self.engine.rest = hold  # type: ignore[method-assign]
+        return goes_on
+
     async def post(self, script: list[Any] | str = "Hi", **fields: Any) -> aiohttp.ClientResponse:
         """Ask for the playing of a script."""
         text = script if isinstance(script, str) else json.dumps({"scripted": script})
@@ -81,8 +96,9 @@ Start = Callable[..., Awaitable[Node]]
 
 
 @pytest.fixture
-async def start_node(redis_url: str, tmp_path: Path) -> AsyncIterator[Start]:
+async def start_node(redis_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
     """Start nodes; `ping_after_s`, `factory`, `model` and `node_id` can be chosen. All end with the test."""
+    monkeypatch.setattr("node.forward.CONNECT_S", 60)  # other nodes are in this process
     runners: list[web.AppRunner] = []
     held = AsyncExitStack()
     nodes: list[Node] = []

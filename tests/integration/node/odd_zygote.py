@@ -29,7 +29,7 @@ from node.forks.limits import Limits
 from node.images import decode_zygote
 
 MOST_ANSWER_BYTES = 1 << 20
-LIMITS = Limits(cpu_s=0.3, wall_s=300.0, patience_s=300.0, memory_bytes=64 << 20, most_answer_bytes=MOST_ANSWER_BYTES)
+LIMITS = Limits(cpu_s=1.0, wall_s=300.0, patience_s=300.0, memory_bytes=64 << 20, most_answer_bytes=MOST_ANSWER_BYTES)
 ZYGOTE = os.getpid()
 _libc = ctypes.CDLL(None)
 _PTRACE_ATTACH = 16

@@ -74,11 +74,13 @@ class Client:
         now_s = int(time.time())
         token = mint(KEY, self.who, audience=["n1"], request_id=request_id, method="POST", path=path, now_s=now_s)
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"} | more
-        return request_id, await self.node.session.post(self.node.url + path, data=raw, headers=headers)
+        answer = await self.node.session.post(self.node.url + path, data=raw, headers=headers)
+        self.node.answers.append(answer)  # closed with the session, should nobody read it
+        return request_id, answer
 
     async def record(self, request_id: str, *, is_running: bool = False) -> RequestRecord:
         """Its entry in the log, once it has ended, or while it hasn't."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 found = await RequestLog(self.redis).fetch(self.who.org, request_id)
                 if found is not None and (found.outcome == "running") == is_running:
@@ -162,12 +164,12 @@ async def test_requests_a_minute_are_told_on_success_and_on_refusal(connect: Con
 
 async def test_requests_at_once(connect: Connect) -> None:
     client = await connect(concurrent_requests=1)
-    _, first = await client.ask([["text", "a"], ["pause", 30]], stream=True)
+    _, first = await client.ask([["text", "a"], ["pause", 600]], stream=True)
     _, second = await client.ask()
     assert await refusal(second) == (429, "concurrency_limited", None)
     assert int(second.headers["Retry-After"]) >= 1
     first.close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await client.is_quiet():
             await asyncio.sleep(0.01)
     assert (await client.ask())[1].status == 200
@@ -227,7 +229,7 @@ async def test_counting_is_a_request_and_free(connect: Connect) -> None:
 
 async def test_who_leaves_pays_to_the_last_token_that_was_generated(connect: Connect) -> None:
     client = await connect()
-    request_id, answer = await client.ask([["text", "a"], ["text", "b"], ["text", "c"], ["pause", 60]], stream=True)
+    request_id, answer = await client.ask([["text", "a"], ["text", "b"], ["text", "c"], ["pause", 600]], stream=True)
     while b'"c"' not in await answer.content.readline():
         pass
     running = await client.record(request_id, is_running=True)
@@ -241,12 +243,12 @@ async def test_who_leaves_pays_to_the_last_token_that_was_generated(connect: Con
 
 async def test_who_leaves_before_the_first_token_pays_nothing(connect: Connect) -> None:
     client = await connect()
-    asking = asyncio.create_task(client.ask([["pause", 60], ["text", "a"]]))
-    async with asyncio.timeout(10):
+    asking = asyncio.create_task(client.ask([["pause", 600], ["text", "a"]]))
+    async with asyncio.timeout(60):
         while not await client.redis.zcard(leases_key(client.who.org)):
             await asyncio.sleep(0.01)
     asking.cancel()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await client.is_quiet():
             await asyncio.sleep(0.01)
     assert {entry["cost_nano_usd"] for entry in await client.bill()} <= {"0"}
@@ -298,7 +300,7 @@ async def test_what_is_refused_for_its_content_is_one_of_the_minute_and_logged_a
 @pytest.mark.parametrize("limits", [{"requests_per_minute": 1}, {"concurrent_requests": 1}])
 async def test_nobody_over_a_limit_has_his_body_read(connect: Connect, path: str, limits: dict[str, int]) -> None:
     client = await connect(**limits)
-    _, running = await client.ask([["text", "a"], ["pause", 60]], stream=True)
+    _, running = await client.ask([["text", "a"], ["pause", 600]], stream=True)
     _, answer = await client.send(b"this is no JSON", path)
     assert answer.status == 429
     running.close()
@@ -307,7 +309,7 @@ async def test_nobody_over_a_limit_has_his_body_read(connect: Connect, path: str
 @pytest.mark.parametrize("used_up", ["tokens", "cap"])
 async def test_nobody_out_of_tokens_or_money_has_his_body_read(connect: Connect, used_up: str) -> None:
     """The one that runs leaves a token less than any request needs, or as little money."""
-    script: list[Any] = [["text", "a"], ["pause", 60]]
+    script: list[Any] = [["text", "a"], ["pause", 600]]
     prompt: int = (await (await (await connect()).ask(script, COUNT))[1].json())["input_tokens"]
     if used_up == "tokens":
         client = await connect(tokens_per_minute=prompt + 100 + 1)
@@ -392,13 +394,13 @@ async def test_others_are_read_while_one_organization_sends_much_to_read(
     def parse_long(body: bytes) -> MessagesRequest:
         if b"greedy" in body:
             begun.release()
-            assert may_end.wait(30)
+            assert may_end.wait(120)
         return parse_request(body)
 
     monkeypatch.setattr("node.messages.parse_request", parse_long)
     asked = [asyncio.create_task(greedy.ask(metadata={"user_id": "greedy" * 5000})) for _ in range(3)]
     try:
-        assert await asyncio.to_thread(begun.acquire, timeout=30)
+        assert await asyncio.to_thread(begun.acquire, timeout=60)
         for _ in range(3):
             assert (await other.ask(metadata={"user_id": "other" * 5000}))[1].status == 200
         assert (await other.ask())[1].status == 200
@@ -426,7 +428,7 @@ async def test_of_two_hundred_at_once_as_many_pass_as_may(connect: Connect) -> N
     for answer in answers:
         answer.close()
     assert isinstance(client.node.engine, ScriptedEngine)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await client.is_quiet():
             await asyncio.sleep(0.05)
     assert len(await client.bill()) == 50

@@ -20,7 +20,7 @@ from shared.ids import new_request_id
 from shared.node_token import mint
 from shared.redis import connect_redis
 from tests.heartbeats import heartbeat
-from tests.integration.node.conftest import CALLER, KEY, MODEL, PATH, Node, Start, node_token
+from tests.integration.node.conftest import CALLER, HELD_S, KEY, MODEL, PATH, Node, Start, node_token
 from tests.integration.node.test_messages import events_of
 from tests.redis_server import as_user
 
@@ -43,7 +43,7 @@ async def narrow(start_node: Start) -> Node:
 
 
 async def until(is_so: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not is_so():
             await asyncio.sleep(0.005)
 
@@ -62,7 +62,8 @@ async def asked(node: Node, script: list[Any], held: int) -> asyncio.Task[Any]:
 
 
 async def test_what_waits_goes_back_unbegun_and_what_runs_goes_on(narrow: Node, redis_url: str) -> None:
-    begun = await asked(narrow, [["text", "a"], ["pause", 0.2], ["text", "b"]], 1)
+    goes_on = narrow.hold_pauses()
+    begun = await asked(narrow, [["text", "a"], ["pause", HELD_S], ["text", "b"]], 1)
     waiting = [await asked(narrow, [["text", "c"]], held) for held in (2, 3)]
     assert (narrow.supervisor.load().running, narrow.supervisor.load().waiting) == (1, 2)
     narrow.supervisor.drain()
@@ -70,13 +71,16 @@ async def test_what_waits_goes_back_unbegun_and_what_runs_goes_on(narrow: Node, 
         answer = await task
         assert (answer.status, answer.headers[NOT_STARTED]) == (503, "1")
         assert (await answer.json())["b3os"]["code"] == "infer_backend_unavailable"
+    goes_on.set()
     assert [event["type"] for event in await events_of(await begun)][-1] == "message_stop"
     assert await leases(redis_url) == 0
 
 
 async def test_who_is_in_the_engine_before_its_first_token_stays(narrow: Node) -> None:
-    prefilling = await asked(narrow, [["pause", 0.2], ["text", "a"]], 1)
+    goes_on = narrow.hold_pauses()
+    prefilling = await asked(narrow, [["pause", HELD_S], ["text", "a"]], 1)
     narrow.supervisor.drain()
+    goes_on.set()
     assert (await events_of(await prefilling))[-1]["type"] == "message_stop"
 
 
@@ -106,10 +110,15 @@ async def test_an_answer_in_one_piece_that_runs_too_long_is_a_503(narrow: Node) 
 
 
 async def test_draining_ends_with_the_last_request(narrow: Node) -> None:
-    stream = await asked(narrow, [["text", "a"], ["pause", 0.1], ["text", "b"]], 1)
+    goes_on = narrow.hold_pauses()
+    stream = await asked(narrow, [["text", "a"], ["pause", HELD_S], ["text", "b"]], 1)
     narrow.supervisor.drain()
-    async with asyncio.timeout(30):
-        await narrow.supervisor.drained(600)
+    drained = asyncio.ensure_future(narrow.supervisor.drained(600))
+    await stream
+    assert not drained.done()
+    goes_on.set()
+    async with asyncio.timeout(60):
+        await drained
     assert (await events_of(await stream))[-1]["type"] == "message_stop"
 
 
@@ -130,20 +139,27 @@ async def post_for_peer(narrow: Node, script: list[Any], path: str = PATH) -> ai
     token = mint(KEY, CALLER, audience=["n1", "n2"], method="POST", path=path, **times)  # type: ignore[arg-type]
     text = json.dumps({"scripted": script})
     body = {"model": PEER_MODEL, "max_tokens": 100, "stream": True, "messages": [{"role": "user", "content": text}]}
-    return await narrow.session.post(narrow.url + path, json=body, headers={"Authorization": f"Bearer {token}"})
+    answer = await narrow.session.post(narrow.url + path, json=body, headers={"Authorization": f"Bearer {token}"})
+    narrow.answers.append(answer)
+    return answer
 
 
 @pytest.mark.parametrize("has_head", [True, False], ids=["with a head", "without a head"])
 async def test_what_was_passed_on_is_waited_for(narrow: Node, peer: Node, *, has_head: bool) -> None:
-    script = [["text", "a"], ["pause", 0.2], ["text", "b"]] if has_head else [["pause", 0.2], ["text", "b"]]
+    goes_on = peer.hold_pauses()
+    script = [["text", "a"], ["pause", HELD_S], ["text", "b"]] if has_head else [["pause", HELD_S], ["text", "b"]]
     asking = asyncio.ensure_future(post_for_peer(narrow, script))
     if has_head:
         await asking
     else:
         await until(lambda: peer.engine.unfinished_requests())
     narrow.supervisor.drain()
-    async with asyncio.timeout(30):
-        await narrow.supervisor.drained(600)
+    drained = asyncio.ensure_future(narrow.supervisor.drained(600))
+    await asyncio.sleep(0)
+    assert not drained.done()
+    goes_on.set()
+    async with asyncio.timeout(60):
+        await drained
     assert peer.engine.unfinished_requests() == 0
     assert (await events_of(await asking))[-1]["type"] == "message_stop"
 
@@ -151,7 +167,7 @@ async def test_what_was_passed_on_is_waited_for(narrow: Node, peer: Node, *, has
 async def test_what_was_passed_on_is_not_waited_for_without_end(narrow: Node, peer: Node) -> None:
     answer = await post_for_peer(narrow, ENDLESS)
     narrow.supervisor.drain()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await narrow.supervisor.drained(0.01)
     assert peer.engine.unfinished_requests() == 1
     answer.close()
@@ -180,7 +196,7 @@ async def test_a_count_that_runs_goes_back_and_leaves_nothing(
     asking = asyncio.ensure_future(narrow.session.post(narrow.url + path, json=body, headers=headers))
     await is_let_in.wait()
     narrow.supervisor.drain()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await narrow.supervisor.drained(600)
         answer = await asking
     assert (answer.status, answer.headers[NOT_STARTED]) == (503, "1")

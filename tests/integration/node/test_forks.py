@@ -283,13 +283,13 @@ async def test_a_killed_zygote_takes_its_forks_along_and_is_replaced() -> None:
 async def test_a_zygote_that_has_stopped_is_replaced_and_nobody_waits_for_ever(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    pool = new_pool(answer_s=1.0)
+    pool = new_pool(answer_s=4.0)
     await pool.start()
     first = pool.pid
     assert first is not None
     os.kill(first, signal.SIGSTOP)
     tasks = [asyncio.create_task(ask(pool, "nothing", payer=payer)) for payer in "abcd"]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         results = await gathered(tasks)
     # Two were at work, one of which noticed; what the others asked is asked again.
     assert Killed(Outcome.UNABLE) in results
@@ -302,7 +302,7 @@ async def test_a_zygote_that_has_stopped_is_replaced_and_nobody_waits_for_ever(
 
 
 async def test_who_leaves_a_stopped_zygote_frees_his_place_all_the_same() -> None:
-    pool = new_pool(answer_s=1.0)
+    pool = new_pool(answer_s=4.0)
     await pool.start()
     os.kill(pool.pid or 0, signal.SIGSTOP)
     tasks = [asyncio.create_task(ask(pool, "nothing")) for _ in range(2)]
@@ -310,13 +310,13 @@ async def test_who_leaves_a_stopped_zygote_frees_his_place_all_the_same() -> Non
     for task in tasks:
         task.cancel()
     await gathered(tasks)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         assert await ask(pool, "nothing") == b""
     await pool.close()
 
 
 async def test_a_job_that_takes_its_time_is_no_stopped_zygote() -> None:
-    pool = new_pool("0.3", answer_s=5.0)
+    pool = new_pool("0.3", answer_s=15.0)
     assert await outcome_of(pool, "wait") is Outcome.LATE
     first = pool.pid
     assert await ask(pool, "nothing") == b""

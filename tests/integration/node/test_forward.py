@@ -188,7 +188,7 @@ async def test_nothing_is_reserved_or_logged_here_for_another_one_s_request(node
     redis = connect_redis(node.redis_url)
     log = RequestLog(redis)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while await log.fetch(CALLER.org, refused_id) is None:  # they are written in order
                 await asyncio.sleep(0.01)
         for name in (leases_key(CALLER.org), reservation_key(CALLER.org, request_id)):

@@ -231,7 +231,7 @@ async def test_it_ends_with_the_process_that_started_it_and_sees_no_secrets(tmp_
     assert child.num_threads() == 1
     parent.kill()
     await parent.wait()
-    for _ in range(100):
+    for _ in range(600):
         if not child.is_running() or child.status() == psutil.STATUS_ZOMBIE:
             break
         await asyncio.sleep(0.1)

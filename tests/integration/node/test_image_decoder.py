@@ -80,13 +80,18 @@ class PeakMemory:
 
 
 async def outcome_of(decoder: ImageDecoder, data: bytes) -> tuple[str, Image.Image | None]:
-    """In the words of `Case.expected`."""
-    try:
-        return "ok", await decoder.decode(data, MAX_SIDE)
-    except NotAnImage:
-        return "not an image", None
-    except BadImage:
-        return "bad", None
+    """In the words of `Case.expected`; where the machine is too busy, callers come back."""
+    for _ in range(4):
+        try:
+            return "ok", await decoder.decode(data, MAX_SIDE)
+        except NotAnImage:
+            return "not an image", None
+        except BadImage:
+            return "bad", None
+        except ApiError as error:
+            if error.condition is not BACKEND_UNAVAILABLE:
+                raise
+    raise AssertionError("nobody gets an answer")
 
 
 async def still_decodes(decoder: ImageDecoder) -> bool:
@@ -170,11 +175,11 @@ def test_megabytes_of_base64_do_not_hold_up_the_loop(bench: Bench) -> None:
         beating.cancel()
         return longest_s
 
-    assert min(bench.run(work()) for _ in range(3)) < 0.05
+    assert any(bench.run(work()) < 0.05 for _ in range(10))  # others may have the processor meanwhile
 
 
 def test_a_process_that_has_stopped_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoder_module, "LIMITS", replace(LIMITS, wall_s=-4.0))
+    monkeypatch.setattr(decoder_module, "LIMITS", replace(LIMITS, wall_s=-1.0))
 
     async def work() -> None:
         decoder = ImageDecoder()
@@ -191,16 +196,25 @@ def test_a_process_that_has_stopped_is_replaced(monkeypatch: pytest.MonkeyPatch)
         runner.run(work())
 
 
+async def decoding(decoder: ImageDecoder, data: bytes) -> tuple[asyncio.Task[Image.Image], psutil.Process]:
+    """A file that is being decoded, and the fork at it; one that was done before anybody looked is begun anew."""
+    assert decoder.pid is not None
+    zygote = psutil.Process(decoder.pid)
+    while True:
+        task = asyncio.create_task(decoder.decode(data, MAX_SIDE))
+        while not task.done():
+            if forks := zygote.children():
+                return task, forks[0]
+            await asyncio.sleep(0.001)
+
+
 def test_who_is_cancelled_has_the_decoding_stopped(bench: Bench) -> None:
     data = filtered_png()
 
     async def work() -> None:
         assert bench.decoder.pid is not None
         zygote = psutil.Process(bench.decoder.pid)
-        task = asyncio.create_task(bench.decoder.decode(data, MAX_SIDE))
-        while not zygote.children():
-            await asyncio.sleep(0.001)
-        (fork,) = zygote.children()
+        task, fork = await decoding(bench.decoder, data)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -217,9 +231,7 @@ def test_the_killed_process_is_replaced_and_the_file_decoded_all_the_same(bench:
     async def work() -> Image.Image:
         assert bench.decoder.pid is not None
         zygote = psutil.Process(bench.decoder.pid)
-        task = asyncio.create_task(bench.decoder.decode(data, MAX_SIDE))
-        while not zygote.children():
-            await asyncio.sleep(0.001)
+        task, _ = await decoding(bench.decoder, data)
         zygote.kill()
         return await task
 

@@ -105,7 +105,7 @@ async def take(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -150,7 +150,7 @@ async def leaves_nothing(work: Callable[[], Awaitable[int | str]]) -> int | str:
     before = alive()
     told = await work()
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(0.5):  # a thread may still be about to let go of what it copied
+        async with asyncio.timeout(20):  # a thread may still be about to let go of what it copied
             while alive() > before:
                 await asyncio.sleep(0.01)
     assert alive() <= before

@@ -111,7 +111,7 @@ async def test_no_request_outlives_its_answer(node: Node, images: list[dict[str,
         for _ in range(3):
             assert (await node.post(messages=user(*images))).status == status
         with suppress(TimeoutError):
-            async with asyncio.timeout(1):
+            async with asyncio.timeout(20):
                 while alive() > before:
                     await asyncio.sleep(0.01)
         assert alive() <= before

@@ -37,7 +37,7 @@ class Edge:
         """The serial number of what it shows, the version, and the protocol that was agreed on."""
         chosen = context or self.authority.client_context()
         with (
-            socket.create_connection(("127.0.0.1", self.here.port), timeout=10) as plain,
+            socket.create_connection(("127.0.0.1", self.here.port), timeout=60) as plain,
             chosen.wrap_socket(plain, server_hostname="localhost") as connection,
         ):
             shown = connection.getpeercert(binary_form=True)
@@ -47,7 +47,7 @@ class Edge:
     async def log_line(self, message: str) -> dict[str, object]:
         """The next line of this message."""
         assert self.process.stderr is not None
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             async for line in self.process.stderr:
                 told: dict[str, object] = json.loads(line)
                 if told.get("message") == message:
@@ -71,7 +71,7 @@ async def edge(here: Surroundings) -> AsyncIterator[Edge]:
     }
     process = await here.start("edge")
     try:
-        await until(lambda: is_ready(here), 20)
+        await until(lambda: is_ready(here), 60)
         yield Edge(here, authority, process)
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -108,7 +108,7 @@ async def test_a_program_is_sent_to_a_page_with_tls(here: Surroundings) -> None:
     }
     process = await here.start("edge")
     try:
-        await until(lambda: is_ready(here), 20)
+        await until(lambda: is_ready(here), 60)
         url, page = "v1/auth/device/code", f"https://localhost:{here.port}/device"
         connector = aiohttp.TCPConnector(ssl=authority.client_context())
         async with (
@@ -163,10 +163,10 @@ async def test_a_hangup_in_a_drain_ends_nothing(edge: Edge) -> None:
             return True
         return False
 
-    await until(is_deaf, 20)
+    await until(is_deaf, 60)
     edge.process.send_signal(signal.SIGHUP)
     writer.close()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await edge.process.communicate()
     assert edge.process.returncode == 0
 

@@ -29,7 +29,7 @@ from shared.node_hosts import PRIVATE, NodeHosts
 from shared.serve import Site, serving
 from shared.tls import BadCertificate, ClientCertificate, ServerCertificate
 from shared.web import build_app, json_response, render_anthropic
-from tests.integration.edge.parts import finding
+from tests.integration.edge.parts import finding_nobody
 from tests.integration.tls.authority import Authority, Pair
 from tests.redis_server import free_port
 
@@ -48,9 +48,9 @@ class Nodes:
         cluster = Cluster({"n1": f"https://127.0.0.1:{self.port}"}, NodeHosts(PRIVATE), time.monotonic)
         route = Route(tuple(cluster.list_nodes()))
         outgoing = Outgoing("GET", "/hello", CIMultiDict(), None, sign=lambda route: "")
-        async with NodeClient.opened(EdgeSection.model_validate({}), cluster, tls) as client:
+        async with NodeClient.opened(EdgeSection.model_validate({"connect_s": 60}), cluster, tls) as client:
             with Carried() as carried:
-                response = await client.send_request(route, outgoing, carried, finding(route))
+                response = await client.send_request(route, outgoing, carried, finding_nobody())
                 await response.read()
                 return response.status
 

@@ -18,7 +18,7 @@ from tests.unit.node.test_orphan import wait_for_parent
 if __name__ == "__main__":
     child = multiprocessing.get_context("spawn").Process(target=wait_for_parent)
     child.start()
-    time.sleep(60)
+    time.sleep(600)
 """
 
 
@@ -26,7 +26,7 @@ def wait_for_parent() -> None:
     """Runs in the child; its standard output closes when it ends."""
     die_with_parent()
     print("waiting", flush=True)
-    threading.Event().wait(60)
+    threading.Event().wait(600)
 
 
 def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_a_child_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
         assert parent.stdout is not None
         assert parent.stdout.readline() == "waiting\n"
         parent.kill()
-        parent.communicate(timeout=10)  # the end of the file: parent and child are both gone
+        parent.communicate(timeout=60)  # the end of the file: parent and child are both gone
 
 
 def test_a_process_that_nobody_spawned_starts_no_watch() -> None:

@@ -225,5 +225,5 @@ async def test_no_place_is_lost_whoever_is_cancelled_when(seed: int) -> None:
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert not [result for result in results if isinstance(result, AssertionError)]
     assert shares.waiting == 0
-    async with asyncio.timeout(5), shares.place("a"), shares.place("b"), shares.place("c"):
+    async with asyncio.timeout(60), shares.place("a"), shares.place("b"), shares.place("c"):
         pass

@@ -58,7 +58,7 @@ async def test_requests_are_counted_by_group_and_status_and_a_path_makes_no_seri
             await begun.wait()
             assert sample(meter, "b3os_http_running", route="things") == 1
             running.cancel()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while sample(meter, "b3os_http_running", route="things"):
                 await asyncio.sleep(0.001)
     finally:
@@ -90,7 +90,11 @@ async def test_the_loop_s_lateness_is_what_a_sleep_took_too_long() -> None:
     assert LOOK_EVERY_S < 1
 
 
-async def test_tasks_are_counted_where_they_run_and_told_to_any_thread() -> None:
+def test_tasks_are_counted_where_they_run_and_told_to_any_thread() -> None:
+    asyncio.run(count_tasks())  # in a loop where nobody else's come and go
+
+
+async def count_tasks() -> None:
     lag, end = LoopLag(sleep=lambda wanted_s: asyncio.sleep(0)), asyncio.Event()
     await lag.look()
     before = await asyncio.to_thread(sample, lag, "b3os_event_loop_tasks")
