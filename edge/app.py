@@ -126,6 +126,7 @@ class EdgeReadiness:
             "invalidations": self._invalidations.is_connected,
             "nodes": nodes,
             "registry": self._directory.is_fresh,
+            "listening": self._is_listening,
             "stopping": self._is_stopping,
         }
         return self._is_listening and redis_answers and bool(nodes) and not self._is_stopping, facts

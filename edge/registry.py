@@ -41,6 +41,7 @@ class Registry:
         self._answers_since_s: float | None = None
         self._turn = asyncio.Lock()
         self._next: asyncio.Task[None] | None = None
+        self._out_of_turn: set[asyncio.Task[None]] = set()
         self.failures = 0
 
     @contextlib.asynccontextmanager
@@ -51,8 +52,8 @@ class Registry:
             try:
                 yield
             finally:
-                if self._next is not None:
-                    await end_task(self._next)
+                for task in list(self._out_of_turn):
+                    await end_task(task)
 
     async def look_again(self) -> None:
         """Know what Redis knows now. All who ask within a moment, or while another reads, share the next reading.
@@ -63,6 +64,8 @@ class Registry:
             return
         if self._next is None:
             self._next = asyncio.create_task(self._read_soon(), context=contextvars.Context())
+            self._out_of_turn.add(self._next)
+            self._next.add_done_callback(self._out_of_turn.discard)
         await asyncio.shield(self._next)
 
     async def _read_soon(self) -> None:

@@ -201,6 +201,8 @@ class NodeClient:
             trip.note_answer(node)
             refusal = self._note_answer(node, answer)
             if refusal and await _goes_on_without(answer, trip):
+                if refusal == "NotStarted":
+                    self._cluster.note_not_started(node)
                 why = refusal
                 continue
             if why:
@@ -220,7 +222,6 @@ class NodeClient:
         self._cluster.note_success(node)
         if NOT_STARTED not in answer.headers:
             return ""
-        self._cluster.note_not_started(node)
         _log.info("node takes nothing now", extra={"facts": {"node": node.id}})
         return "NotStarted"
 

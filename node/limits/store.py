@@ -139,11 +139,11 @@ def _noted(question: Callable[[Redis], Awaitable[T]], delivery: Delivery) -> Cal
 
     async def ask(redis: Redis) -> T:
         async with redis.client() as connected:
-            delivery.may_have_acted = True
+            had_before, delivery.may_have_acted = delivery.may_have_acted, True
             try:
                 return await question(connected)
-            except ResponseError:  # Redis answers, and scripts write only what they may
-                delivery.may_have_acted = False
+            except ResponseError:  # Redis answers, and scripts write only what they may; one missed before may have
+                delivery.may_have_acted = had_before
                 raise
 
     return ask

@@ -71,7 +71,9 @@ def build_refusal(outcome: Outcome, subject: Subject, *, param: str | None = Non
             return ApiError(INVALID_REQUEST, message, param=param or _blamed(name))
         case AlreadySettled():
             return ApiError(TOKEN_REUSED, "this token was used before")
-        case Lost() | Unavailable():
+        case Lost():
+            return ApiError(BACKEND_UNAVAILABLE, "the request's reservation is lost", retry_after_s=_RETRY_AFTER_S)
+        case Unavailable():
             return ApiError(
                 BACKEND_UNAVAILABLE, "limits can't be checked at the moment", retry_after_s=_RETRY_AFTER_S
             )

@@ -9,6 +9,7 @@ import http.client
 import json
 import re
 import select
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,8 @@ PREFIX = "/v1/infer"
 MESSAGES = f"{PREFIX}/v1/messages"
 COUNT = f"{MESSAGES}/count_tokens"
 Script = list[Any]
+MOSTLY_IDLE_S = 60.0
+"""Of the 75 s after which an edge ends a connection that nothing was asked on."""
 
 _STREAM = "text/event-stream"
 _LEAKS = re.compile(
@@ -110,6 +113,7 @@ class Service:
     def __init__(self, stack: DevStack) -> None:
         self.stack = stack
         self._connection = http.client.HTTPConnection(URL(stack.edge_url).host or "", URL(stack.edge_url).port)
+        self._used_s = 0.0
 
     def close(self) -> None:
         self._connection.close()
@@ -161,8 +165,10 @@ class Service:
     def _exchange(self, method: str, path: str, raw: bytes | None, headers: Mapping[str, bytes]) -> Answer:
         held = self._connection.sock
         if held is not None and select.select([held], [], [], 0)[0]:
-            self._connection.close()  # the edge has ended it, idle as it was
+            assert time.monotonic() - self._used_s > MOSTLY_IDLE_S, "the edge ended a connection that was in use"
+            self._connection.close()
         self._connection.request(method, path, raw, headers)
+        self._used_s = time.monotonic()
         response = self._connection.getresponse()
         return Answer(response.status, {n.lower(): v for n, v in response.getheaders()}, response.read())
 

@@ -18,6 +18,7 @@ from node.catalog.served import ServedModel
 from node.engine import grammar_guard
 from node.images import decode, intake
 from node.json_levels import MOST_LEVELS
+from node.sse import PING_AFTER_S
 from node.wire import parse
 
 ROOT = Path(__file__).parents[2]
@@ -150,3 +151,7 @@ def test_the_bounds_are_the_code_s() -> None:
         "scans of a JPEG": [decode.MAX_SCANS],
         "pixels of an image": [decode.MAX_PIXELS, decode.MAX_SIDE],
     }
+
+
+def test_a_stream_is_silent_for_as_long_as_is_said_and_no_longer() -> None:
+    assert f"after {PING_AFTER_S} s of silence" in (ROOT / "docs" / "wire.md").read_text()

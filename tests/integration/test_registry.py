@@ -448,7 +448,7 @@ async def test_nobody_waits_for_a_redis_that_is_away_to_hear_of_nodes_anew(
     registry._redis = connect_redis(f"redis://127.0.0.1:{free_port()}/0")
     assert not await registry.look()
     monkeypatch.setattr(registry, "_read", None)
-    async with registry._turn:  # it is frozen, and the registry waits for it
+    async with registry._turn, asyncio.timeout(60):  # it is frozen, and the registry waits for it
         await registry.look_again()
 
 

@@ -50,8 +50,9 @@ if ARGV[3] == 'void' and (is_others or not stored[1]) and biller ~= owner then -
   return {(billed or is_others or bar == bar_before) and 'settled' or 'ghost'}
 end
 if is_others or (is_sweep and not stored[1]) then return {'settled'} end -- another attempt's to settle, or back by now
--- The names of a void bill are of the day on which it asked.
-if ARGV[3] == 'void' and stored[1] and day_of(stored[6]) ~= day_of(ARGV[4]) then return {'day', stored[6]} end
+-- The names of a void bill are of the day on which it asked. Its own reservation may have been swept since.
+local admitted_ms = stored[6] or billed_ms
+if ARGV[3] == 'void' and day_of(admitted_ms) ~= day_of(ARGV[4]) then return {'day', admitted_ms} end
 if billed then
   -- What was booked gives way to its owner, where that was taken for dead, and to a later attempt that was let in.
   local is_own = biller == owner and billed == 'swept' and not is_sweep

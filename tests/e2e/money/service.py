@@ -169,6 +169,16 @@ class Service:
         spool = self.home / "spool"
         return sorted(path.name for path in spool.glob("*/*" if node is None else f"{node.name}/*"))
 
+    def _assert_that_redis_refused_nothing(self) -> None:
+        """A script's fault is a 503 to callers, as if Redis were away; here it isn't one that may pass."""
+        refused = [
+            line
+            for log in (self.home / "logs").glob("*.log")
+            for line in log.read_text(errors="replace").splitlines()
+            if '"Redis refused"' in line
+        ]
+        assert not refused, refused[:3]
+
     async def aclose(self) -> None:
         """Stop everything; Redis must have denied nothing."""
         try:
@@ -177,6 +187,7 @@ class Service:
             if self.store.is_alive:
                 self.store.thaw()
                 await asyncio.to_thread(assert_nothing_was_denied, url_of("operator", self.redis_port))
+            self._assert_that_redis_refused_nothing()
         finally:
             for part in (*self.parts(), self.store):
                 if part.is_alive:

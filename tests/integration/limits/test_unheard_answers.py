@@ -212,6 +212,21 @@ async def test_a_void_bill_of_the_day_after_ends_what_was_taken_over(world: Worl
     assert (await world.spent(), await world.running()) == ((0, 0), 0)
 
 
+async def test_a_void_bill_of_the_day_after_is_of_the_day_on_which_its_own_reservation_was_swept(
+    world: World,
+) -> None:
+    hold = hold_of(await world.limiter().admit(world.subject(ONE_A_MINUTE, CAP), Needs(500, 5000)))
+    assert await world.limiter().renew(hold, LESS) == Renewed()
+    world.clock.wait(31)
+    limiter = world.limiter()
+    assert await Sweeper(limiter.store, limiter, "n9", clock_ms=world.clock)._sweep_some([world.org]) == 1
+    world.clock.wait(12 * 3600)
+    unheard = replace(bill(replace(hold, admitted_ms=world.clock.now_ms), Progress()), is_certain=False)
+    assert await world.limiter().settle(unheard) == Amended()
+    assert await world.spent() == (0, 0)
+    assert await world.spent("2026-11-30") == (0, 0)
+
+
 async def test_a_sweeper_bills_nothing_that_went_back_while_it_looked(world: World) -> None:
     hold = hold_of(await world.limiter().admit(world.subject(ONE_A_MINUTE, CAP), Needs(500, 5000)))
     world.clock.wait(31)
