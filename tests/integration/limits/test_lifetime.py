@@ -416,7 +416,7 @@ async def test_a_bill_waits_for_no_renewal_that_is_on_its_way(world: World, tmp_
                 raise
             return await limiter.renew(hold, progress)
 
-    hanging = Hanging(limiter.store)
+    hanging = Hanging(limiter.store, clock_ms=world.clock)
     until_back = limiter.store.breaker.wait_until_closed
     desk = Desk(hanging, Books(hanging, Spool(tmp_path / "spool"), until_back=until_back))
     subject = world.subject()
